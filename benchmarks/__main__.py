@@ -42,22 +42,22 @@ def main() -> int:
         measurements += [Measurement(**json.loads(line)) for line in done.stdout.splitlines()]
     rows = [
         {
-            "name": each.name,
-            "value": each.value,
-            "unit": each.unit,
-            "bar": each.bar,
-            "holds": each.holds,
-            **({"beside": dict(each.beside)} if each.beside else {}),
+            "name": measurement.name,
+            "value": measurement.value,
+            "unit": measurement.unit,
+            "bar": measurement.bar,
+            "holds": measurement.holds,
+            **({"beside": dict(measurement.beside)} if measurement.beside else {}),
         }
-        for each in measurements
+        for measurement in measurements
     ]
     (folder / "bench.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
-    plain = [each for each in measurements if not each.beside]
+    plain = [measurement for measurement in measurements if not measurement.beside]
     if plain:
         console.print(_table(plain))
-    for each in measurements:
-        if each.beside:
-            console.print(_with_others(each), highlight=False)
+    for measurement in measurements:
+        if measurement.beside:
+            console.print(_with_others(measurement), highlight=False)
     for name in failed:
         console.print(f"{name} failed to run; its error is above", style="red")
     return 1 if failed else 0
@@ -67,8 +67,10 @@ def _table(measurements: list[Measurement]) -> Table:
     table = Table(title="Benchmarks")
     for heading in ("figure", "value", "unit", "bar", "holds"):
         table.add_column(heading, justify="left" if heading in ("figure", "unit") else "right")
-    for each in measurements:
-        table.add_row(each.name, _text(each.value), each.unit, _bar(each), _HOLDS[each.holds])
+    for measurement in measurements:
+        table.add_row(
+            measurement.name, _text(measurement.value), measurement.unit, _bar(measurement), _HOLDS[measurement.holds]
+        )
     return table
 
 

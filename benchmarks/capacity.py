@@ -70,7 +70,7 @@ def table(figures: Sequence[tuple[str, int, Measurement]], load: float) -> str:
         "",
         f"| {' | '.join(headings)} |",
         "|---" * len(headings) + "|",
-        *(row(*each) for each in figures),
+        *(row(*figure) for figure in figures),
     ]
     return "\n".join(lines) + "\n"
 

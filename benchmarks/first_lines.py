@@ -138,7 +138,7 @@ async def _timed(command: str, folder: Path, settings: dict[str, str]) -> tuple[
     if end is None:
         process.kill()
         await process.wait()
-    said = [each for each in lines if not each.startswith(f"busway {command.split(maxsplit=1)[0]}: ")]
+    said = [line for line in lines if not line.startswith(f"busway {command.split(maxsplit=1)[0]}: ")]
     return first, end, said[-1] if said else ""
 
 

@@ -200,8 +200,8 @@ async def distant(connection_string: str, milliseconds: float) -> AsyncIterator[
 async def _appends(storage: str) -> int:
     """Return the number of appends that the journal's blobs have had."""
     async with ContainerClient.from_connection_string(storage, "journal") as container:
-        blobs = [container.get_blob_client(each.name) async for each in container.list_blobs()]
-        return sum([(await each.get_blob_properties()).append_blob_committed_block_count or 0 for each in blobs])
+        blobs = [container.get_blob_client(blob.name) async for blob in container.list_blobs()]
+        return sum([(await blob.get_blob_properties()).append_blob_committed_block_count or 0 for blob in blobs])
 
 
 @asynccontextmanager

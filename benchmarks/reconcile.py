@@ -110,15 +110,18 @@ def measure(scratch: Path, pairs: int, *, memory: str = "4g", hot: int = 0, twin
         Measurement("same, verdicts that were not planted", differences(found, pairs), "messages", 0),
     ]
     if oracles:
-        twin_wall = fmean(each["wall"] for each in oracles)
+        twin_wall = fmean(oracle["wall"] for oracle in oracles)
         figures += [
             Measurement("same, one query of DuckDB", twin_wall, "s"),
-            Measurement("same, processor time of DuckDB", fmean(each["cpu"] for each in oracles), "s"),
+            Measurement("same, processor time of DuckDB", fmean(oracle["cpu"] for oracle in oracles), "s"),
             Measurement(
                 "same, in times of DuckDB", found["wall"] / twin_wall, "times", 1.5 if pairs >= RATIO_FROM else None
             ),
             Measurement(
-                "same, DuckDB's that were not planted", sum(differences(each, pairs) for each in oracles), "messages", 0
+                "same, DuckDB's that were not planted",
+                sum(differences(oracle, pairs) for oracle in oracles),
+                "messages",
+                0,
             ),
         ]
     return figures

@@ -64,7 +64,7 @@ async def measure(broker: RunningBroker, port: int) -> list[Measurement]:
                     for _ in range(5)
                 ]
                 await seconds_of(output, queue, first)  # opens the link, and learns what the queue takes
-                found = [await seconds_of(output, queue, each) for each in calls]
+                found = [await seconds_of(output, queue, call) for call in calls]
                 rate = sum(count for _, count in found) / sum(seconds for seconds, _ in found)
                 rows.append(Measurement(f"{queue}, {keys or 'no'} keys in {BATCH} messages", rate, "messages/s"))
         call = [outgoing(next(numbers), property_size=40_000 if n == BATCH // 2 else 10) for n in range(BATCH)]

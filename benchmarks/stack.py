@@ -126,7 +126,7 @@ def cpu_seconds(pid: int) -> float:
     """Return the CPU time of the threads of a process, user and system."""
     # In nanoseconds; /proc/PID/stat counts in hundredths of a second.
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(each.read_text(encoding="ascii").split()[0]) for each in threads) / 1e9
+    return sum(int(thread.read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
 
 
 def worker_of(host: Child) -> int:

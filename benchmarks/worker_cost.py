@@ -106,7 +106,9 @@ async def cpu_per_message(worker: EmbeddedWorker, function: Function, inputs: Se
 async def main() -> None:
     """Measure all functions in turn and report what each took in its best rounds."""
     worker = EmbeddedWorker()
-    functions = {each.name: each for each in await worker.start(Path(__file__).parent.resolve() / "worker_app")}
+    functions = {
+        function.name: function for function in await worker.start(Path(__file__).parent.resolve() / "worker_app")
+    }
     now = round(time.time() * 1000)
     shapes = [PLAIN, ROUTED, JOURNALLED, MEASURED, TRACED, *BATCHES, *PROPERTIES]
     inputs = {shape: list(_inputs(functions[shape.function], shape, now)) for shape in shapes}
@@ -143,8 +145,8 @@ def _inputs(function: Function, shape: Shape, now: int) -> Iterator[Input]:
     for start in range(0, MESSAGES, shape.batch):
         numbers = range(start, start + shape.batch)
         batch = [
-            Delivery(each, uuid.uuid4().bytes, message(each, now, shape.properties, traced=shape.traced))
-            for each in numbers
+            Delivery(number, uuid.uuid4().bytes, message(number, now, shape.properties, traced=shape.traced))
+            for number in numbers
         ]
         yield service_bus_input(function, batch, now, wire=False)
 

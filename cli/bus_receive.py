@@ -70,7 +70,7 @@ class _Passage:
         while messages := await self._receiver.receive(_BATCH, wait):
             is_shown = False
             try:
-                if new := [each for each in messages if each.key is None or each.key not in self._shown]:
+                if new := [message for message in messages if message.key is None or message.key not in self._shown]:
                     await self._print(new)
                 is_shown = True
             finally:
@@ -85,13 +85,13 @@ class _Passage:
 
     async def _print(self, messages: Sequence[LockedMessage]) -> None:
         """Print messages, and keep their locks as long as nobody reads what is printed."""
-        lines = [message_line(each.delivery.payload) for each in messages]
+        lines = [message_line(message.delivery.payload) for message in messages]
         printing = asyncio.create_task(asyncio.to_thread(self._show, lines))
         while not (await asyncio.wait([printing], timeout=_RENEWAL_SECONDS))[0]:
             await self._receiver.renew(messages)
         await printing
         self._count += len(messages)
-        self._shown.update(each.key for each in messages if each.key is not None)
+        self._shown.update(message.key for message in messages if message.key is not None)
 
     async def _settle(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         if self._dead_letter is None:

@@ -38,7 +38,7 @@ def explorer_messages(file: Path) -> Sequence[Mapping[str, Any]] | None:
         return None
     found = content if isinstance(content, list) else [content]
     messages = [{key.lower(): value for key, value in each.items()} for each in found if isinstance(each, dict)]
-    is_explorer = messages and len(messages) == len(found) and all(each.keys() >= _MARKS for each in messages)
+    is_explorer = messages and len(messages) == len(found) and all(message.keys() >= _MARKS for message in messages)
     return messages if is_explorer else None
 
 
@@ -78,7 +78,7 @@ def _life(text: object) -> int | None:
     match = _TIME_TO_LIVE.fullmatch(str(text))
     if match is None:
         return None
-    days, hours, minutes, seconds = (int(each or 0) for each in match.groups()[:4])
+    days, hours, minutes, seconds = (int(group or 0) for group in match.groups()[:4])
     milliseconds = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
     milliseconds += int((match[5] or "0").ljust(7, "0")) // 10_000
     return milliseconds if milliseconds < _LONGEST_MILLISECONDS else None

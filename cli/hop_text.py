@@ -42,7 +42,7 @@ def as_document(message_id: str, way: Sequence[Hop], read: str) -> str:
 def _end_of(hop: Hop) -> str:
     outcome = hop.outcome
     if outcome is None:
-        seen = [each for each in hop.records if each["observer"] == "tap" and each["role"] == "target"]
+        seen = [record for record in hop.records if record["observer"] == "tap" and record["role"] == "target"]
         if seen:
             return (
                 f"A tap saw it in {printable(seen[-1].get('target', 'the target'))}; {hop.place.task} has no outcome."

@@ -52,6 +52,6 @@ async def events(
     opened = await hub.open(str(place.partition), start, 0)
     try:
         while some := await opened.link.receive(most, quiet_seconds):
-            yield [Letter(each.payload, place) for each in some]
+            yield [Letter(delivery.payload, place) for delivery in some]
     finally:
         await opened.close()

@@ -49,10 +49,15 @@ async def _show_partition(hub: EventHub, origin: Origin, last: int, show: Show, 
     count, has_last = 0, False
     async with contextlib.aclosing(events(hub, origin, BEFORE_START, _SILENCE_SECONDS)) as found:
         async for letters in found:
-            show([message_line(each.content, _system(each, origin, with_position=with_position)) for each in letters])
+            show(
+                [
+                    message_line(letter.content, _system(letter, origin, with_position=with_position))
+                    for letter in letters
+                ]
+            )
             count += len(letters)
             # An event that cannot be read has no number here.
-            has_last = any(each.number is None or each.number >= last for each in letters)
+            has_last = any(letter.number is None or letter.number >= last for letter in letters)
             if has_last:
                 return count
     raise TargetUnavailable(f"{origin.site}/{origin.entity}: partition {origin.partition} has sent only {count} events")

@@ -61,10 +61,10 @@ class TopicReader:
         self._consumer = confluent_kafka.Consumer({**options, **own})
         try:
             found = self._consumer.list_topics(self._topic, timeout=_METADATA_SECONDS).topics[self._topic]
-            places = [confluent_kafka.TopicPartition(self._topic, each, 0) for each in found.partitions]
+            places = [confluent_kafka.TopicPartition(self._topic, partition, 0) for partition in found.partitions]
             if at_end:
-                for each in places:
-                    _, each.offset = self._consumer.get_watermark_offsets(each, timeout=_METADATA_SECONDS)
+                for place in places:
+                    _, place.offset = self._consumer.get_watermark_offsets(place, timeout=_METADATA_SECONDS)
         except confluent_kafka.KafkaException as error:
             raise self._problem(error.args[0]) from error
         if found.error is not None:
@@ -200,8 +200,8 @@ class GroupReader:
             if reaction_to(error.args[0].name()).error is TargetRefused:
                 raise self._problem(error.args[0]) from error
             return TargetUnavailable(f"{self._where}: cannot commit: {error.args[0].str()}")
-        if {each.partition: each.offset for each in found} == {each.partition: each.offset for each in places}:
-            self._committed |= {each.partition: each.offset for each in places}
+        if {each.partition: each.offset for each in found} == {place.partition: place.offset for place in places}:
+            self._committed |= {place.partition: place.offset for place in places}
             return None
         return TargetUnavailable(f"{self._where}: cannot commit: the group has not taken the offsets")
 
@@ -267,7 +267,7 @@ class GroupReader:
         return confluent_kafka.TopicPartition(self._topic, partition, offset)
 
     def _join(self, _consumer: object, partitions: Sequence[Any]) -> None:
-        self._assigned = {each.partition for each in partitions}
+        self._assigned = {partition.partition for partition in partitions}
         self._unread = set(self._assigned)
         self._positions.clear()
         self._unplaced.clear()
@@ -275,7 +275,7 @@ class GroupReader:
         self._committed.clear()
 
     def _lose(self, _consumer: object, partitions: Sequence[Any]) -> None:
-        self.lost.update(each.partition for each in partitions)
+        self.lost.update(partition.partition for partition in partitions)
         self._assigned = None
         self._waiting.clear()
         self._ends.clear()

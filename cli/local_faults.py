@@ -59,7 +59,11 @@ def kill_host() -> int:
 def _aliases(place: str | None, connections: Mapping[str, Connection]) -> list[str]:
     if place is not None:
         return [place.partition("/")[0]]
-    found = [alias for alias, each in connections.items() if f"{each.setting}{ADMINISTRATION_SUFFIX}" in os.environ]
+    found = [
+        alias
+        for alias, connection in connections.items()
+        if f"{connection.setting}{ADMINISTRATION_SUFFIX}" in os.environ
+    ]
     if not found:
         raise ConfigError([Problem("the local stack", "none of its settings is in the environment", _HINT)])
     return found

@@ -46,7 +46,7 @@ class Stack:
     @property
     def tasks(self) -> str:
         """The names of the functions as text, the lanes of a task as their number."""
-        lanes = Counter(re.sub(r"-lane-[0-9]+$", "", each) for each in self.functions)
+        lanes = Counter(re.sub(r"-lane-[0-9]+$", "", function) for function in self.functions)
         return ", ".join(name if count == 1 else f"{name} ({count} lanes)" for name, count in lanes.items())
 
     async def while_it_runs[T](self, work: Coroutine[Any, Any, T]) -> T:

@@ -39,16 +39,16 @@ def status_text(status: Status, width: int, *, everything: bool, has_color: bool
 def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> Iterator[str]:
     yield from textwrap.wrap(printable(status.sentence), width, break_on_hyphens=False, break_long_words=False)
     yield ""
-    tasks = sorted(status.tasks, key=lambda each: (_ORDER.index(each.state), -(each.backlog or 0), each.task))
-    quiet = [] if everything or len(tasks) <= _MOST_IDLE else [each for each in tasks if _is_quiet(each)]
-    shown = [each for each in tasks if each not in quiet]
-    longest = max((len(each.task) for each in shown), default=_NARROWEST)
+    tasks = sorted(status.tasks, key=lambda task: (_ORDER.index(task.state), -(task.backlog or 0), task.task))
+    quiet = [] if everything or len(tasks) <= _MOST_IDLE else [task for task in tasks if _is_quiet(task)]
+    shown = [task for task in tasks if task not in quiet]
+    longest = max((len(task.task) for task in shown), default=_NARROWEST)
     room = width - sum(_WIDTHS) - _GAP * len(_WIDTHS)
     name_width = max(min(longest, room), min(_NARROWEST, room), 4)
     yield _row("task", _HEADINGS, name_width).rstrip()
-    for each in shown:
-        line = _row(_shortened(each.task, name_width), _cells(each), name_width).rstrip()
-        yield _colored(line, each.state) if has_color else line
+    for task in shown:
+        line = _row(_shortened(task.task, name_width), _cells(task), name_width).rstrip()
+        yield _colored(line, task.state) if has_color else line
     if quiet:
         yield f"and {len(quiet)} idle tasks with nothing to report (--all shows them)"
     yield from _reasons(status, tasks, width, everything=everything)
@@ -79,10 +79,10 @@ def _cells(task: TaskStatus) -> tuple[str, ...]:
 
 
 def _dead(entities: Sequence[DeadLetters]) -> str:
-    known = [each.messages for each in entities if each.messages is not None]
+    known = [entity.messages for entity in entities if entity.messages is not None]
     if entities and not known:
         return _UNKNOWN
-    is_minimum = any(each.is_minimum or each.messages is None for each in entities)
+    is_minimum = any(entity.is_minimum or entity.messages is None for entity in entities)
     return _count(sum(known), is_minimum=is_minimum) if known else "-"
 
 
@@ -95,7 +95,7 @@ def _count(number: int, *, is_minimum: bool = False) -> str:
 
 
 def _is_quiet(task: TaskStatus) -> bool:
-    dead = any(each.messages for each in task.dead_letters)
+    dead = any(dead_letter.messages for dead_letter in task.dead_letters)
     return (
         task.state is State.IDLE
         and task.backlog == 0
@@ -108,27 +108,27 @@ def _is_quiet(task: TaskStatus) -> bool:
 def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everything: bool) -> Iterator[str]:
     general = set(status.unknown.values())
     alike: dict[tuple[State, str], list[TaskStatus]] = {}
-    for each in tasks:
-        if each.reason and each.state not in (State.RUNNING, State.IDLE) and each.reason not in general:
-            alike.setdefault((each.state, each.reason), []).append(each)
+    for task in tasks:
+        if task.reason and task.state not in (State.RUNNING, State.IDLE) and task.reason not in general:
+            alike.setdefault((task.state, task.reason), []).append(task)
     blocks = []
     for (state, reason), same in alike.items():
         blocks.append(f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}")
         if same[0].remedy is not None:
             blocks.append(f"  What to do: {same[0].remedy}.")
     blocks += [
-        f"{each.task} lost {each.losses.messages:,}, found at {each.losses.found}: "
-        f"sequence numbers {each.losses.sequence_numbers} (docs/losses.md)"
-        for each in tasks
-        if each.losses is not None and each.losses.messages
+        f"{task.task} lost {task.losses.messages:,}, found at {task.losses.found}: "
+        f"sequence numbers {task.losses.sequence_numbers} (docs/losses.md)"
+        for task in tasks
+        if task.losses is not None and task.losses.messages
     ]
     blocks += _heartbeats(tasks, status, everything=everything)
     by_reason: dict[str, list[str]] = {}
-    for each in tasks:
-        reasons = [each.unknown[field] for field in _SHOWN if field in each.unknown]
-        reasons += [dead.unknown for dead in each.dead_letters if dead.unknown]
+    for task in tasks:
+        reasons = [task.unknown[field] for field in _SHOWN if field in task.unknown]
+        reasons += [dead.unknown for dead in task.dead_letters if dead.unknown]
         for reason in dict.fromkeys(reasons):
-            by_reason.setdefault(reason, []).append(each.task)
+            by_reason.setdefault(reason, []).append(task.task)
     blocks += [f"unknown: {reason}" for name, reason in status.unknown.items() if name != "reconciliation"]
     blocks += [
         f"unknown of {names[0] if len(names) == 1 else f'{len(names)} tasks'}: {reason}"
@@ -155,15 +155,17 @@ def _heartbeats(tasks: Sequence[TaskStatus], status: Status, *, everything: bool
     """Yield each route that misses heartbeats, and how long the others take."""
     arriving = []
     for task in tasks:
-        for each in task.heartbeats:
-            if each.missed:
+        for heartbeat in task.heartbeats:
+            if heartbeat.missed:
                 when = (
-                    "no heartbeat has" if each.arrived is None else f"for {_ago(each.arrived, status)} no heartbeat has"
+                    "no heartbeat has"
+                    if heartbeat.arrived is None
+                    else f"for {_ago(heartbeat.arrived, status)} no heartbeat has"
                 )
-                often = f"one every {duration(each.every)}"
-                yield f"{task.task} misses heartbeats: {when} reached {each.target} ({often}): {each.reason}"
-            elif each.arrived is not None and each.latency is not None and task.state is not State.PAUSED:
-                arriving.append((each.latency, f"{task.task} to {each.target} {_latency(each.latency)}"))
+                often = f"one every {duration(heartbeat.every)}"
+                yield f"{task.task} misses heartbeats: {when} reached {heartbeat.target} ({often}): {heartbeat.reason}"
+            elif heartbeat.arrived is not None and heartbeat.latency is not None and task.state is not State.PAUSED:
+                arriving.append((heartbeat.latency, f"{task.task} to {heartbeat.target} {_latency(heartbeat.latency)}"))
     if not arriving:
         return
     if everything or len(arriving) <= _MOST_HEARTBEATS:
@@ -178,12 +180,12 @@ def _latency(seconds: float) -> str:
 
 
 def _names(tasks: Sequence[TaskStatus]) -> str:
-    named = ", ".join(each.task for each in tasks[:_MOST_NAMED])
+    named = ", ".join(task.task for task in tasks[:_MOST_NAMED])
     return named if len(tasks) <= _MOST_NAMED else f"{named} and {len(tasks) - _MOST_NAMED} more"
 
 
 def _since(tasks: Sequence[TaskStatus], status: Status) -> str:
-    times = [each.since for each in tasks if each.since is not None]
+    times = [task.since for task in tasks if task.since is not None]
     if not times:
         return ""
     try:

@@ -11,7 +11,7 @@ from shared.tasks.models import TaskFile
 def tasks_named(names: Iterable[str], configuration: Configuration, option: str = "") -> list[TaskFile]:
     """Return the tasks of these *names*, each once; raises ConfigError with every unknown one, as value of *option*."""
     found = {name: task_named(name, configuration) for name in names}
-    expected = f"expected one of {', '.join(each.task for each in configuration.tasks)}"
+    expected = f"expected one of {', '.join(task.task for task in configuration.tasks)}"
     problems = [
         Problem(f"{option} {name}".strip(), "unknown task", expected) for name, task in found.items() if task is None
     ]

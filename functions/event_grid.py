@@ -106,7 +106,7 @@ async def _received(request: func.HttpRequest, task: str, intake: Intake, refusa
         return response(json.dumps({"validationResponse": contents}).encode(), _JSON)
     runs = (intake.run(content, key=key) for content, key in contents)
     results = await asyncio.gather(*runs, return_exceptions=True)
-    errors = [each for each in results if each is not None]
+    errors = [result for result in results if result is not None]
     for error in errors:
         if not isinstance(error, BuswayError):
             raise error

@@ -65,8 +65,8 @@ class HostSettlement:
         holders = self._sessions.setdefault(session_id, [])
         holders.append(session)
         if len(holders) > 1:
-            for each in holders:
-                each.is_ambiguous = True
+            for holder in holders:
+                holder.is_ambiguous = True
         try:
             yield session
         finally:

@@ -73,8 +73,8 @@ def register_timers(app: func.FunctionApp, duties: Iterable[Duty], flush: Callab
 def _timer(duties: Sequence[Duty], flush: Callable[[float], None]) -> Callable[[func.TimerRequest], Awaitable[None]]:
     async def run(timer: func.TimerRequest) -> None:
         if timer.past_due:
-            _LOGGER.info("%s: the timer is past due; catching up now", ", ".join(each.name for each in duties))
-        results = await asyncio.gather(*(each.work() for each in duties), return_exceptions=True)
+            _LOGGER.info("%s: the timer is past due; catching up now", ", ".join(duty.name for duty in duties))
+        results = await asyncio.gather(*(duty.work() for duty in duties), return_exceptions=True)
         # It blocks, and batches of this process need their event loop.
         await asyncio.to_thread(flush, _FLUSH_SECONDS)
         failed = [(duty, error) for duty, error in zip(duties, results, strict=True) if error is not None]

@@ -96,7 +96,7 @@ def _object_element(item: Object) -> bytes:
     if isinstance(item, Map):
         return _wide(b"".join(_parts(item)), 2 * len(item.entries))
     items = item.items if isinstance(item, List) else items_of(item)  # type: ignore[arg-type] # lists, maps or arrays
-    return _wide(b"".join([encode(each) for each in items]), len(items))
+    return _wide(b"".join([encode(item) for item in items]), len(items))
 
 
 def _check_chars(content: bytes) -> None:

@@ -90,7 +90,7 @@ class Host:
         os.environ.update(settings.values)  # where the app reads them
         self._worker.timeout = options.function_timeout
         indexed = await self._worker.start(self.app_folder)
-        self.functions = [replace(each, retry=each.retry or options.retry) for each in indexed]
+        self.functions = [replace(function, retry=function.retry or options.retry) for function in indexed]
         file = settings.get("BUSWAY_CHECKPOINTS")
         self._triggers = Triggers(
             settings,
@@ -103,7 +103,7 @@ class Host:
             wire=self._wire,
         )
         self._listeners = self._make_listeners()
-        if any(each["type"] in SENT_OUTPUTS for function in self.functions for each in function.outputs.values()):
+        if any(output["type"] in SENT_OUTPUTS for function in self.functions for output in function.outputs.values()):
             from host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
 
             self._outputs = self._worker.outputs = Outputs(settings)

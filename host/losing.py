@@ -28,10 +28,10 @@ class Losing:
             return deliveries, ()
         kept: list[Delivery] = []
         lost: list[Delivery] = []
-        for each in deliveries:
+        for delivery in deliveries:
             self._count += 1
-            (kept if self._count % self._every else lost).append(each)
-        for each in lost:
-            number = number_of(annotations_of(each.payload), "x-opt-sequence-number")
+            (kept if self._count % self._every else lost).append(delivery)
+        for delivery in lost:
+            number = number_of(annotations_of(delivery.payload), "x-opt-sequence-number")
             _log.warning("%s: lost on purpose: sequence number %d", name, number)
         return kept, lost

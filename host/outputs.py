@@ -77,7 +77,7 @@ class Outputs:
         errors = await asyncio.gather(
             *(self._send_messages(function, binding, bodies, parent) for binding, bodies in to_queues)
         )
-        failed = next((each for each in errors if each is not None), None)
+        failed = next((error for error in errors if error is not None), None)
         for binding, bodies in found:
             if binding["type"] == EVENT_HUB and failed is None:
                 failed = await self._send_events(function, binding, bodies)
@@ -134,7 +134,7 @@ class Outputs:
 
     def _entity(self, function: Function, binding: Mapping[str, Any], *names: str) -> tuple[Namespace, str]:
         path = f"{function.name}.{binding['name']}"
-        name = next(each for each in names if binding.get(each))
+        name = next(name for name in names if binding.get(name))
         entity = self._settings.resolve(str(binding[name]), f"{path}.{name}")
         return self._settings.connection(str(binding["connection"]), f"{path}.connection"), entity
 

@@ -70,4 +70,4 @@ OTHERWISE = Remedy("other", (), "read the log of the app for TASK: docs/troubles
 
 def remedy_for(reason: str) -> Remedy:
     """Return the first remedy for the words of *reason*."""
-    return next((each for each in REMEDIES if any(phrase in reason for phrase in each.phrases)), OTHERWISE)
+    return next((remedy for remedy in REMEDIES if any(phrase in reason for phrase in remedy.phrases)), OTHERWISE)

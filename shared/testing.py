@@ -183,7 +183,9 @@ def edited(
     connections = {name: {"kind": "service-bus", "setting": name.upper()} for name in ("here", "there")}
     task = TaskFile.model_validate(document, context={FOLDER: None if folder is None else Path(folder)})
     configuration = Configuration(
-        {name: Connection.model_validate(each) for name, each in connections.items()}, [task], {"test": "test"}
+        {name: Connection.model_validate(connection) for name, connection in connections.items()},
+        [task],
+        {"test": "test"},
     )
     return _carried(configuration, "test", messages, settings)
 

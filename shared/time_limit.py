@@ -53,7 +53,7 @@ class TimeLimit:
         Raises the first error that is no rejection.
         """
         results: list[R | Exception] = []
-        pending = self.run(work, ((None, each) for each in messages), lambda _, result: results.append(result))
+        pending = self.run(work, ((None, message) for message in messages), lambda _, result: results.append(result))
         if pending is not None:
             await pending
         for result in results:

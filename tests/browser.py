@@ -101,7 +101,7 @@ def running_browser(profile: Path) -> Iterator[Tab]:
             assert listens is not None, "the browser ended before it listened"
             with urlopen(f"http://{listens[1]}/json/list", timeout=60) as answer:
                 tabs = json.load(answer)
-            tab = Tab(next(each["webSocketDebuggerUrl"] for each in tabs if each["type"] == "page"))
+            tab = Tab(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))
             try:
                 yield tab
             finally:

@@ -71,7 +71,10 @@ class Collector:
 
 def plain(attributes: Any) -> dict[str, object]:
     """Return the attributes of a span, a link, a data point or a resource."""
-    return {each.key: getattr(each.value, each.value.WhichOneof("value") or "string_value") for each in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value") or "string_value")
+        for attribute in attributes
+    }
 
 
 class _Server(ThreadingHTTPServer):

@@ -35,7 +35,7 @@ def prepared(verb: str) -> Case:
     folder.mkdir(exist_ok=True)
     settings = settings_of(case, folder)
     play = Play(written(case, folder), settings)
-    task = [each for each in load(folder).tasks if verb in [step.verb() for step in each.editors]][-1]
+    task = [task for task in load(folder).tasks if verb in [step.verb() for step in task.editors]][-1]
     contents: list[bytes] = []
     for step in case["steps"]:
         if step["task"] == task.task:

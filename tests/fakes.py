@@ -69,10 +69,10 @@ class OutputThatAccepts:
         return None
 
     def messages(self, entity: str) -> list[Message]:
-        return [Message.received(each.content, SOMEWHERE) for each in self.accepted.get(entity, [])]
+        return [Message.received(message.content, SOMEWHERE) for message in self.accepted.get(entity, [])]
 
     def ids(self, entity: str) -> list[str | None]:
-        return [each.message_id for each in self.accepted.get(entity, [])]
+        return [message.message_id for message in self.accepted.get(entity, [])]
 
 
 class OutputThatFailsOnce(OutputThatAccepts):

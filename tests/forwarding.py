@@ -49,8 +49,8 @@ class TargetThatFailsFirst:
     ) -> list[BuswayError | None]:
         failure = self._failures.pop(0) if self._failures else None
         accepted = messages if failure is None else messages[: len(messages) // 2]
-        for each in accepted:
-            self.messages.setdefault(each.partition_key, []).append(each.content)
+        for message in accepted:
+            self.messages.setdefault(message.partition_key, []).append(message.content)
         self._then()
         return [None] * len(accepted) + [failure] * (len(messages) - len(accepted))
 
@@ -76,7 +76,7 @@ def arrived(broker: RunningBroker) -> dict[str | None, list[int]]:
     found: dict[str | None, list[int]] = {}
     contents = broker.inspect(
         "plant",
-        lambda plant: [event.encode() for each in plant.hubs["returned"].partitions for event in each.events],
+        lambda plant: [event.encode() for partition in plant.hubs["returned"].partitions for event in partition.events],
     )
     for content in contents:
         message = Message.received(content, ORIGIN)

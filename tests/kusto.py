@@ -45,17 +45,17 @@ def _union(text: str, tables: Mapping[str, Sequence[Row]]) -> list[Row]:
 
 def _where(rows: Iterable[Row], text: str) -> list[Row]:
     condition = _Parser(text).whole()
-    return [each for each in rows if condition(each)]
+    return [row for row in rows if condition(row)]
 
 
 def _extend(rows: Iterable[Row], text: str) -> list[Row]:
     columns = _Parser(text).columns()
-    return [{**each, **{name: value(each) for name, value in columns}} for each in rows]
+    return [{**row, **{name: value(row) for name, value in columns}} for row in rows]
 
 
 def _project(rows: Iterable[Row], text: str) -> list[Row]:
     columns = _Parser(text).columns()
-    return [{name: value(each) for name, value in columns} for each in rows]
+    return [{name: value(row) for name, value in columns} for row in rows]
 
 
 def _summarize(rows: Iterable[Row], text: str) -> list[Row]:
@@ -144,13 +144,13 @@ class _Parser:
         parts = [self._both()]
         while self._is("or"):
             parts.append(self._both())
-        return parts[0] if len(parts) == 1 else lambda row: any(each(row) for each in parts)
+        return parts[0] if len(parts) == 1 else lambda row: any(part(row) for part in parts)
 
     def _both(self) -> Value:
         parts = [self._comparison()]
         while self._is("and"):
             parts.append(self._comparison())
-        return parts[0] if len(parts) == 1 else lambda row: all(each(row) for each in parts)
+        return parts[0] if len(parts) == 1 else lambda row: all(part(row) for part in parts)
 
     def _comparison(self) -> Value:
         left = self._sum()
@@ -196,7 +196,7 @@ class _Parser:
                 arguments.append(self._either())
             self._expect(")")
             function = _FUNCTIONS[text]
-            return lambda row: function(*(each(row) for each in arguments))
+            return lambda row: function(*(argument(row) for argument in arguments))
         if self._is("["):
             key = self._either()
             self._expect("]")

@@ -96,9 +96,9 @@ def parts(message: Message) -> dict[str, Value]:
 def _parts(raw: Sections) -> Iterator[tuple[str, Value]]:
     for section, names in ((raw.header, _HEADER_NAMES), (raw.properties, _PROPERTY_NAMES)):
         fields = list_fields(section, sections.descriptor(section, 0)[1], len(section)) if section else []
-        for name, each in zip(names, fields, strict=False):
-            if each != b"\x40":
-                yield name, decode(each)[0]
+        for name, field in zip(names, fields, strict=False):
+            if field != b"\x40":
+                yield name, decode(field)[0]
     for key, _, start, stop in map_section.entries(raw.message_annotations):
         yield _ANNOTATION_NAMES.get(str(key), f"annotation `{key}`"), decode_all(raw.message_annotations[start:stop])
     for key, _, start, stop in map_section.entries(raw.application_properties):

@@ -113,7 +113,7 @@ def sample_history(status: Status, hours: int = 3) -> History:
     return History(
         first=(first + timedelta(minutes=1)).strftime(TIME),
         last=NOW.strftime(TIME),
-        tasks={each.task: points if each.state in (State.RUNNING, State.HELD) else [] for each in status.tasks},
+        tasks={task.task: points if task.state in (State.RUNNING, State.HELD) else [] for task in status.tasks},
     )
 
 

@@ -99,12 +99,15 @@ def _named(entities: Any) -> Iterable[tuple[str, Any]]:
 def connections(configs: Sequence[NamespaceConfig]) -> dict[str, Any]:
     """Return a connection for each namespace, named after it; for its hubs beside queues, `hub-` and its name."""
     found: dict[str, Any] = {}
-    for each in configs:
-        has_bus = bool(each.queues or each.topics or not each.hubs)
+    for config in configs:
+        has_bus = bool(config.queues or config.topics or not config.hubs)
         if has_bus:
-            found[each.name] = {"kind": "service-bus", "setting": each.name.upper()}
-        if each.hubs:
-            found[f"hub-{each.name}" if has_bus else each.name] = {"kind": "event-hubs", "setting": each.name.upper()}
+            found[config.name] = {"kind": "service-bus", "setting": config.name.upper()}
+        if config.hubs:
+            found[f"hub-{config.name}" if has_bus else config.name] = {
+                "kind": "event-hubs",
+                "setting": config.name.upper(),
+            }
     return found
 
 
@@ -146,12 +149,12 @@ class Site:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.broker)
-            for each in self.namespaces:
-                self.settings[each.name.upper()] = self.broker.connection_string(each.name)
+            for namespace in self.namespaces:
+                self.settings[namespace.name.upper()] = self.broker.connection_string(namespace.name)
             if self.admin is not None:
                 stack.enter_context(self.admin)
-                for each in self.namespaces:
-                    self.settings[f"{each.name.upper()}__administration"] = self.admin.address(each.name)
+                for namespace in self.namespaces:
+                    self.settings[f"{namespace.name.upper()}__administration"] = self.admin.address(namespace.name)
             stack.callback(self._close_clients)
             self._stack = stack.pop_all()
         return self
@@ -215,17 +218,19 @@ class Site:
     def send(self, path: str, *messages: ServiceBusMessage | str) -> None:
         """Send to a queue or topic in one batch."""
         site, _, entity = path.partition("/")
-        is_topic = any(each.name == entity for one in self.namespaces if one.name == site for each in one.topics)
+        is_topic = any(topic.name == entity for one in self.namespaces if one.name == site for topic in one.topics)
         client = self.client(site)
         with client.get_topic_sender(entity) if is_topic else client.get_queue_sender(entity) as sender:
-            sender.send_messages([ServiceBusMessage(each) if isinstance(each, str) else each for each in messages])
+            sender.send_messages(
+                [ServiceBusMessage(message) if isinstance(message, str) else message for message in messages]
+            )
 
     def publish_events(self, path: str, *events: EventData | str, **where: Any) -> None:
         """Send to a hub in one batch, which has a partition_id or a partition_key."""
         site, _, hub = path.partition("/")
         connection = self.broker.connection_string(site)
         with EventHubProducerClient.from_connection_string(connection, eventhub_name=hub) as producer:
-            producer.send_batch([EventData(each) if isinstance(each, str) else each for each in events], **where)
+            producer.send_batch([EventData(event) if isinstance(event, str) else event for event in events], **where)
 
     def receiver(self, path: str, **options: Any) -> ServiceBusReceiver:
         """Return a receiver of a queue or a subscription."""
@@ -257,7 +262,7 @@ class Site:
         site, _, entity = path.partition("/")
 
         def peek(namespace: Namespace) -> list[bytes]:
-            return [each.encode() for each in namespace.store(entity).peek(0)]
+            return [message.encode() for message in namespace.store(entity).peek(0)]
 
         return [Message.received(each, Origin(site, entity)) for each in self.broker.inspect(site, peek)]
 
@@ -266,7 +271,7 @@ class Site:
         site, _, hub = path.partition("/")
 
         def encoded(namespace: Namespace) -> list[list[bytes]]:
-            return [[each.encode() for each in partition.events] for partition in namespace.hub(hub).partitions]
+            return [[event.encode() for event in partition.events] for partition in namespace.hub(hub).partitions]
 
         found = self.broker.inspect(site, encoded)
         return [[Message.received(each, Origin(site, hub, str(n))) for each in part] for n, part in enumerate(found)]
@@ -274,5 +279,5 @@ class Site:
     def publish(self, path: str, contents: Iterable[bytes]) -> None:
         """Put encoded messages into a queue or topic."""
         site, _, entity = path.partition("/")
-        read = [read_content(each) for each in contents]
+        read = [read_content(content) for content in contents]
         self.broker.inspect(site, lambda each: [each.target(entity).publish(one) for one in read])

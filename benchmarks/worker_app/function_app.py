@@ -76,7 +76,7 @@ class EncodingOutput:
     ) -> list[BuswayError | None]:
         """Encode the batches and drop them."""
         for chunk in split_by_size(messages, LIMIT):
-            encode_batch(envelope_of(chunk[0]), [each.content for each in chunk])
+            encode_batch(envelope_of(chunk[0]), [message.content for message in chunk])
         return [None] * len(messages)
 
     async def close(self) -> None:

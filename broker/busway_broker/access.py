@@ -91,7 +91,7 @@ class Access:
         key = self._key(unquote_plus(fields["skn"]), signed_path)
         # A plus is part of Base64 here, not an encoded space.
         signature = unquote_plus(fields["sig"].replace("+", "%2B"))
-        if key is None or not any(_is_same(_sign(each, text), signature) for each in _keys(key)):
+        if key is None or not any(_is_same(_sign(key, text), signature) for key in _keys(key)):
             raise _refusal("InvalidSignature", "The token has an invalid signature")
         if int(expires_at) <= self.now:
             until = datetime.fromtimestamp(min(int(expires_at), _YEAR_10000), UTC)
@@ -106,7 +106,7 @@ class Access:
         self._check_network()
         self._check_keys_are_allowed()
         key = self._key(name, "")
-        if key is None or not any(_is_same(each, secret) for each in _keys(key)):
+        if key is None or not any(_is_same(key, secret) for key in _keys(key)):
             raise _refusal("InvalidKey", "the name or the key is wrong")
         return Grant("", _with_included(key.rights))
 

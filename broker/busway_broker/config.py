@@ -230,10 +230,13 @@ class NamespaceConfig:
 
     def missing_targets(self) -> Iterator[tuple[str, str]]:
         """Yield the path of each entity that forwards to one that the namespace does not declare, and its name."""
-        names = {each.name.lower() for each in self.queues} | {each.name.lower() for each in self.topics}
-        sources: list[tuple[str, QueueConfig | SubscriptionConfig]] = [(each.name, each) for each in self.queues]
+        names = {queue.name.lower() for queue in self.queues} | {topic.name.lower() for topic in self.topics}
+        sources: list[tuple[str, QueueConfig | SubscriptionConfig]] = [(queue.name, queue) for queue in self.queues]
         for topic in self.topics:
-            sources += [(f"{topic.name}/Subscriptions/{each.name}", each) for each in topic.subscriptions]
+            sources += [
+                (f"{topic.name}/Subscriptions/{subscription.name}", subscription)
+                for subscription in topic.subscriptions
+            ]
         for path, source in sources:
             for target in (source.forward_to, source.forward_dead_lettered_messages_to):
                 if target is not None and target.lower() not in names:

@@ -74,7 +74,7 @@ def load_config(
                 problems += _missing_targets(found, path)
             if is_strict:
                 problems += emulator_limits.problems_of(found, str(path))
-                found = [emulator_limits.limited(each) for each in found]
+                found = [emulator_limits.limited(config) for config in found]
             namespaces += found
     if problems:
         raise ConfigError(problems)
@@ -82,7 +82,7 @@ def load_config(
 
 
 def _wrong_pairings(namespaces: Sequence[NamespaceConfig], path: Path) -> Iterator[Problem]:
-    names = [each.name for each in namespaces]
+    names = [namespace.name for namespace in namespaces]
     for index, namespace in enumerate(namespaces):
         pairing = namespace.pairing
         if pairing is None:
@@ -122,8 +122,8 @@ def _parsed(path: Path, problems: list[Problem]) -> object:
 
 def _read_document(document: Reader) -> list[NamespaceConfig]:
     user = document.child("UserConfig")
-    namespaces = [_read_namespace(each) for each in user.children("Namespaces")]
-    namespaces += [_read_hub_namespace(each) for each in user.children("NamespaceConfig")]
+    namespaces = [_read_namespace(child) for child in user.children("Namespaces")]
+    namespaces += [_read_hub_namespace(child) for child in user.children("NamespaceConfig")]
     for logging in ("Logging", "LoggingConfig"):
         if user.has(logging):
             user.child(logging).text("Type", "File")
@@ -137,8 +137,8 @@ def _read_document(document: Reader) -> list[NamespaceConfig]:
 def _read_namespace(reader: Reader) -> NamespaceConfig:
     config = NamespaceConfig(
         name=reader.name(),
-        queues=tuple(_read_queue(each) for each in reader.children("Queues")),
-        topics=tuple(_read_topic(each) for each in reader.children("Topics")),
+        queues=tuple(_read_queue(child) for child in reader.children("Queues")),
+        topics=tuple(_read_topic(child) for child in reader.children("Topics")),
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
@@ -151,7 +151,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         links=_read_links(reader),
         pairing=_read_pairing(reader),
     )
-    reader.unique([*(each.name for each in config.queues), *(each.name for each in config.topics)])
+    reader.unique([*(queue.name for queue in config.queues), *(topic.name for topic in config.topics)])
     reader.ignore("Properties")  # of Microsoft's own service, such as MaxAllowedConnections
     reader.finish()
     return config
@@ -174,8 +174,8 @@ def _read_links(reader: Reader) -> LinkLimits:
 
 
 def _read_keys(reader: Reader) -> tuple[SharedAccessKey, ...]:
-    keys = tuple(_read_key(each) for each in reader.children("SharedAccessKeys"))
-    reader.unique([each.name for each in keys], "keys")
+    keys = tuple(_read_key(child) for child in reader.children("SharedAccessKeys"))
+    reader.unique([key.name for key in keys], "keys")
     return keys
 
 
@@ -188,7 +188,7 @@ def _read_key(reader: Reader) -> SharedAccessKey:
     for each in names:
         if each not in Right:
             reader.problem(f"names {each!r}", f"expected {', '.join(Right)}", "Rights")
-    rights = frozenset(Right(each) for each in names if each in Right)
+    rights = frozenset(Right(name) for name in names if name in Right)
     reader.finish()
     return SharedAccessKey(name=name, key=key or "?", rights=rights or frozenset(Right))
 
@@ -202,9 +202,9 @@ def _read_queue(reader: Reader) -> QueueConfig:
 
 def _read_topic(reader: Reader) -> TopicConfig:
     name = reader.entity_name()
-    subscriptions = tuple(_read_subscription(each) for each in reader.children("Subscriptions"))
+    subscriptions = tuple(_read_subscription(child) for child in reader.children("Subscriptions"))
     config = TopicConfig(name=name, subscriptions=subscriptions, **_read_properties(reader, TOPIC_FIELDS))
-    reader.unique([each.name for each in subscriptions], "subscriptions")
+    reader.unique([subscription.name for subscription in subscriptions], "subscriptions")
     reader.finish()
     return config
 
@@ -212,9 +212,9 @@ def _read_topic(reader: Reader) -> TopicConfig:
 def _read_subscription(reader: Reader) -> SubscriptionConfig:
     name = reader.child_name("subscription")
     # Without rules, a subscription has the default rule, which selects every message.
-    rules = tuple(read_rule(each) for each in reader.children("Rules")) or (DEFAULT_RULE,)
+    rules = tuple(read_rule(child) for child in reader.children("Rules")) or (DEFAULT_RULE,)
     config = SubscriptionConfig(name=name, rules=rules, **_read_properties(reader, SUBSCRIPTION_FIELDS))
-    reader.unique([each.name for each in rules], "rules")
+    reader.unique([rule.name for rule in rules], "rules")
     reader.finish()
     return config
 
@@ -242,7 +242,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         reader.problem(f"Type is {kind}", "expected EventHub")
     config = NamespaceConfig(
         name=reader.name(),
-        hubs=tuple(_read_hub(each) for each in reader.children("Entities")),
+        hubs=tuple(_read_hub(child) for child in reader.children("Entities")),
         port=reader.optional_number("Port", 1, 65535),
         shared_access_keys=_read_keys(reader),
         accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
@@ -252,7 +252,7 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         links=_read_links(reader),
         pairing=_read_pairing(reader),
     )
-    reader.unique([each.name for each in config.hubs])
+    reader.unique([hub.name for hub in config.hubs])
     reader.finish()
     return config
 

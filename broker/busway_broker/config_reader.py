@@ -109,19 +109,19 @@ class Reader:
     def settings(self, known: Iterable[Field]) -> dict[str, Any]:
         """Return the values of the *known* keys by attribute; what is absent, null or empty has none."""
         found = {}
-        for each in known:
-            value = self._rest.pop(each.element, None)
+        for field in known:
+            value = self._rest.pop(field.element, None)
             if value is None or value == "":
                 continue
             if isinstance(value, bool):
                 value = "true" if value else "false"
             if not isinstance(value, str | int):
-                self.problem(f"is {_kind(value)}", "expected text, a number or a boolean", each.element)
+                self.problem(f"is {_kind(value)}", "expected text, a number or a boolean", field.element)
                 continue
             try:
-                found[each.attribute] = each.read(str(value).strip())
+                found[field.attribute] = field.read(str(value).strip())
             except ValueError as error:
-                self.problem(f"is {value!r}", str(error), each.element)
+                self.problem(f"is {value!r}", str(error), field.element)
         return found
 
     def unique(self, names: Iterable[str], kind: str = "entities") -> None:

@@ -63,8 +63,8 @@ type _Entity = QueueConfig | TopicConfig | SubscriptionConfig | HubConfig | Name
 def problems_of(namespaces: Iterable[NamespaceConfig], path: str) -> Iterator[Problem]:
     """Yield a problem for everything in the *namespaces* of the file *path* that an emulator refuses."""
     namespaces = list(namespaces)
-    event_hubs = [each for each in namespaces if each.hubs]
-    service_bus = [each for each in namespaces if not each.hubs]
+    event_hubs = [namespace for namespace in namespaces if namespace.hubs]
+    service_bus = [namespace for namespace in namespaces if not namespace.hubs]
     for kind, name in ((service_bus, _SERVICE_BUS), (event_hubs, _EVENT_HUBS)):
         if len(kind) > 1:
             yield Problem(path, f"has {len(kind)} namespaces of one kind", "an emulator serves one")
@@ -97,7 +97,7 @@ def _topic(topic: TopicConfig, path: str) -> Iterator[Problem]:
     yield from _time_to_live(topic, path)
     yield from _duplicates(topic, path)
     yield from _at_most(len(topic.subscriptions), _MAX_SUBSCRIPTIONS, "subscriptions", path)
-    filters = [rule.filter for each in topic.subscriptions for rule in each.rules]
+    filters = [rule.filter for subscription in topic.subscriptions for rule in subscription.rules]
     correlation = [each for each in filters if isinstance(each, CorrelationFilter)]
     yield from _at_most(len(correlation), _MAX_CORRELATION_FILTERS, "correlation filters", path)
     yield from _at_most(len(filters) - len(correlation), _MAX_SQL_FILTERS, "SQL filters", path)
@@ -150,9 +150,12 @@ def limited(namespace: NamespaceConfig) -> NamespaceConfig:
     """Return a namespace with the emulators' limits and defaults."""
     return replace(
         namespace,
-        queues=tuple(_limited(each) for each in namespace.queues),
+        queues=tuple(_limited(queue) for queue in namespace.queues),
         topics=tuple(
-            replace(_limited(topic), subscriptions=tuple(_with_time_to_live(each) for each in topic.subscriptions))
+            replace(
+                _limited(topic),
+                subscriptions=tuple(_with_time_to_live(subscription) for subscription in topic.subscriptions),
+            )
             for topic in namespace.topics
         ),
         hubs=tuple(replace(hub, message_retention=_HOUR) for hub in namespace.hubs),

@@ -194,9 +194,9 @@ class Fault:
 
     def plain(self) -> dict[str, object]:
         """Return the fault as plain data, without defaults."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["operations"] = sorted(self.operations)
-        defaults = {each.name: each.default for each in fields(self)} | {"operations": []}
+        defaults = {field.name: field.default for field in fields(self)} | {"operations": []}
         return {name: value for name, value in values.items() if value != defaults[name]}
 
 

@@ -176,7 +176,11 @@ async def _serve(
 
 
 def _secondary(namespaces: Sequence[NamespaceConfig], primary: NamespaceConfig) -> list[NamespaceConfig]:
-    return [each for each in namespaces if primary.pairing is not None and each.name == primary.pairing.secondary]
+    return [
+        namespace
+        for namespace in namespaces
+        if primary.pairing is not None and namespace.name == primary.pairing.secondary
+    ]
 
 
 def _server_of_pair(servers: Iterable[BrokerServer], namespace: NamespaceConfig) -> BrokerServer | None:

@@ -40,7 +40,9 @@ def broker_clock() -> Clock:
 @pytest.fixture(scope="module")
 def running_broker(broker_namespaces: Sequence[NamespaceConfig], broker_clock: Clock) -> Iterator[RunningBroker]:
     """Return a broker that serves the whole module, on free ports instead of the configured ones."""
-    with RunningBroker([replace(each, port=None) for each in broker_namespaces], broker_clock) as running:
+    with RunningBroker(
+        [replace(broker_namespace, port=None) for broker_namespace in broker_namespaces], broker_clock
+    ) as running:
         yield running
 
 

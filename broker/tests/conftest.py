@@ -128,7 +128,9 @@ def publish(broker: RunningBroker) -> SendMessages:
         return bytes(encode_payload(bytearray(), outgoing))
 
     def publish_messages(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
-        contents = [read_content(encoded(each)) for each in (messages if isinstance(messages, list) else [messages])]
+        contents = [
+            read_content(encoded(message)) for message in (messages if isinstance(messages, list) else [messages])
+        ]
         broker.inspect("west", lambda west: [west.target(name).publish(content) for content in contents])
 
     return publish_messages

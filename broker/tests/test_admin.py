@@ -197,7 +197,7 @@ def test_lists_are_paged(client: ServiceBusAdministrationClient) -> None:
     pages = [[queue.name for queue in page] for page in client.list_queues(max_page_size=2).by_page()]
     assert pages == [["configured", "page-0"], ["page-1", "page-2"], ["page-3", "page-4"]]
     assert [topic.name for topic in client.list_topics()] == ["events"]
-    assert [each.name for each in client.list_subscriptions("events")] == ["all"]
+    assert [subscription.name for subscription in client.list_subscriptions("events")] == ["all"]
     client.delete_topic("events")
     assert list(client.list_topics()) == []
 

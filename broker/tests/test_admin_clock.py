@@ -55,10 +55,10 @@ def test_the_clock_of_all_namespaces_stands_still_until_a_request_advances_it() 
                 due = datetime.fromisoformat(before["now"]) + timedelta(hours=1)
                 sender.schedule_messages(ServiceBusMessage("later"), due)
                 sender.send_messages(ServiceBusMessage("now", time_to_live=timedelta(minutes=59)))
-                assert [str(each) for each in receiver.peek_messages(5)] == ["later", "now"]
+                assert [str(message) for message in receiver.peek_messages(5)] == ["later", "now"]
                 after = ask(second, 3600)
                 assert datetime.fromisoformat(after["now"]) == due
-                assert [str(each) for each in receiver.receive_messages(5, max_wait_time=10)] == ["later"]
+                assert [str(message) for message in receiver.receive_messages(5, max_wait_time=10)] == ["later"]
             check_commands(first)
         finally:
             process.terminate()

@@ -256,5 +256,5 @@ def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(
         assert broker.counts("west")["orders"].active == 2
         receiver.abandon_message(locked)
     with client.get_queue_receiver("orders") as receiver:
-        assert [str(each) for each in receiver.peek_messages(5)] == ["first", "second", "locked"]
+        assert [str(message) for message in receiver.peek_messages(5)] == ["first", "second", "locked"]
     assert broker.counts("west")["late"].active == 0

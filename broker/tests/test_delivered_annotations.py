@@ -17,7 +17,7 @@ DESTRUCTIVE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 def client() -> Iterator[ServiceBusClient]:
     names = ("locked", "deleted", "deferred", "buried")
     topic = TopicConfig(name="t", subscriptions=(SubscriptionConfig(name="s"),))
-    config = NamespaceConfig(name="n", queues=tuple(QueueConfig(name=each) for each in names), topics=(topic,))
+    config = NamespaceConfig(name="n", queues=tuple(QueueConfig(name=name) for name in names), topics=(topic,))
     with (
         RunningBroker([config]) as broker,
         ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,

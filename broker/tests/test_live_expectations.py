@@ -194,7 +194,7 @@ def test_a_file_of_the_first_version_is_read_and_changed(tmp_path: Path) -> None
     for expected in (1, 2):
         with RunningBroker([config], data=tmp_path) as running:
             messages = running.inspect("n", lambda namespace: list(namespace.store("q").peek(0)))
-            assert [each.content.delivery_annotations for each in messages] == [b""] * expected
+            assert [message.content.delivery_annotations for message in messages] == [b""] * expected
             running.inspect("n", publish)
 
 
@@ -229,7 +229,7 @@ def test_a_message_without_a_lock_has_an_empty_map(client: ServiceBusClient) -> 
     send(client, "destructive", ServiceBusMessage("x"))
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver("destructive", receive_mode=mode) as receiver:
-        assert [each.raw_amqp_message.delivery_annotations for each in receiver.peek_messages()] == [{}]
+        assert [message.raw_amqp_message.delivery_annotations for message in receiver.peek_messages()] == [{}]
         [message] = receiver.receive_messages(max_wait_time=5)
         assert message.raw_amqp_message.delivery_annotations == {}
 

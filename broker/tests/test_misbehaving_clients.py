@@ -362,7 +362,7 @@ def test_thousands_of_half_open_connections_leave_room_for_others(broker: Runnin
 
 
 def _connections(broker: RunningBroker) -> int:
-    return broker.inspect("n", lambda _: sum(len(each.peers) for each in broker._server._listeners.values()))
+    return broker.inspect("n", lambda _: sum(len(listener.peers) for listener in broker._server._listeners.values()))
 
 
 def test_many_misbehaving_clients_at_once_do_no_harm(broker: RunningBroker) -> None:

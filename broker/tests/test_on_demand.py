@@ -40,7 +40,7 @@ def test_a_sender_creates_a_queue_with_the_name_as_it_was_given(
     with client.get_queue_sender("Orders/New") as sender:
         sender.send_messages(ServiceBusMessage("first"))
     with client.get_queue_receiver("orders/new") as receiver:
-        assert [str(each) for each in receiver.receive_messages(max_wait_time=5)] == ["first"]
+        assert [str(message) for message in receiver.receive_messages(max_wait_time=5)] == ["first"]
     assert "Orders/New" in running.counts("west")
 
 
@@ -54,7 +54,7 @@ def test_a_request_creates_what_it_sends_to(running: RunningBroker) -> None:
                 assert answer.status == 201
     assert running.counts("west")["From/Curl"].active == 1
     partitions = running.inspect("hubs", lambda namespace: namespace.hub("from-curl").partitions)
-    assert sum(each.next_sequence_number for each in partitions) == 1
+    assert sum(partition.next_sequence_number for partition in partitions) == 1
 
 
 def test_a_receiver_creates_topic_and_subscription(client: ServiceBusClient) -> None:
@@ -65,7 +65,7 @@ def test_a_receiver_creates_topic_and_subscription(client: ServiceBusClient) -> 
     ):
         assert dead.peek_messages() == []
         sender.send_messages(ServiceBusMessage("1"))
-        assert [str(each) for each in receiver.receive_messages(max_wait_time=5)] == ["1"]
+        assert [str(message) for message in receiver.receive_messages(max_wait_time=5)] == ["1"]
 
 
 def test_a_session_receiver_creates_an_entity_that_requires_sessions(client: ServiceBusClient) -> None:

@@ -186,7 +186,7 @@ def test_only_the_connection_that_holds_a_session_settles_its_messages_over_mana
             )
             link = await connection.attach(session_id=session_id)
             deliveries = await link.receive(4, 1)
-            tokens = [each.tag for each in deliveries]
+            tokens = [delivery.tag for delivery in deliveries]
             own, foreign = connection.management(link), ManagementConnection.to(other, queue)
             await own.defer(tokens[:1], session_id, 5)
             number = some(Message.received(deliveries[0].payload, Origin("west", queue)).arrival.sequence_number)

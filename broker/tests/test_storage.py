@@ -125,10 +125,10 @@ def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker
     def receive() -> None:
         with broker.client() as client, client.get_queue_receiver(QUEUE) as receiver:
             while True:
-                for each in receiver.receive_messages(20, max_wait_time=1):
-                    attempted.add(each.message_id)
-                    receiver.complete_message(each)
-                    settled.add(each.message_id)
+                for message in receiver.receive_messages(20, max_wait_time=1):
+                    attempted.add(message.message_id)
+                    receiver.complete_message(message)
+                    settled.add(message.message_id)
 
     def until_killed(work: Callable[[], None]) -> None:
         with contextlib.suppress(Exception):  # the SDK raises different errors for a lost broker
@@ -195,10 +195,10 @@ def test_every_kind_of_state_survives_a_kill(broker: Broker) -> None:
         assert (buried.message_id, buried.dead_letter_reason) == ("id-1", "late")
         with client.get_queue_receiver("by-session", session_id="a") as receiver:
             assert receiver.session.get_state() == b"half done"
-            assert [str(each) for each in receiver.receive_messages(1, max_wait_time=1)] == ["in session"]
+            assert [str(message) for message in receiver.receive_messages(1, max_wait_time=1)] == ["in session"]
         for name in ("one", "two"):
             with client.get_subscription_receiver("news", name) as receiver:
-                assert [each.message_id for each in receiver.receive_messages(1, max_wait_time=1)] == ["news"]
+                assert [message.message_id for message in receiver.receive_messages(1, max_wait_time=1)] == ["news"]
         with client.get_queue_sender(QUEUE) as sender:
             sender.send_messages(ServiceBusMessage("next"))
         assert [each.sequence_number for each in take_all(client)][-1] == 5

@@ -92,7 +92,7 @@ def broker(running: RunningBroker) -> RunningBroker:
 
 
 def ids(broker: RunningBroker, path: str) -> list[int]:
-    found = broker.inspect("n", lambda n: [each.content.message_id for each in n.store(path).messages.values()])
+    found = broker.inspect("n", lambda n: [message.content.message_id for message in n.store(path).messages.values()])
     return sorted(int(each[2:]) for each in found)
 
 

@@ -109,7 +109,7 @@ def test_web_sockets_are_on_the_port_of_the_administration_too(
             with client.get_queue_sender("q") as sender:
                 sender.send_messages(ServiceBusMessage("x"))
             with client.get_queue_receiver("q", receive_mode="receiveanddelete") as receiver:
-                assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["x"]
+                assert [str(message) for message in receiver.receive_messages(1, max_wait_time=5)] == ["x"]
 
 
 def test_javascript_passes(broker: RunningBroker, authority: str) -> None:

@@ -55,9 +55,9 @@ class CheckpointStore:
             try:
                 # The earlier form kept the case of the names, and names of blobs have one (azure-sdk-for-net 17392).
                 found = [
-                    self._checkpoint(each)
-                    for each in self._client.list_blobs(include=["metadata"])
-                    if str(each.name).lower().startswith(self._prefix)
+                    self._checkpoint(blob)
+                    for blob in self._client.list_blobs(include=["metadata"])
+                    if str(blob.name).lower().startswith(self._prefix)
                 ]
             except ResourceNotFoundError:
                 return []

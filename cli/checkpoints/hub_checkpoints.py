@@ -45,19 +45,21 @@ class HubCheckpoints(NamedTuple):
         """Compare what was *found* with the *hub* of *task*; raises TargetUnavailable, TargetRefused."""
         try:
             ends = await ends_of(configuration, task, settings)
-            return cls(ends, [JudgedCheckpoint(each, await _problem(each, ends, hub)) for each in found])
+            return cls(
+                ends, [JudgedCheckpoint(checkpoint, await _problem(checkpoint, ends, hub)) for checkpoint in found]
+            )
         finally:
             await hub.close()
 
     @property
     def are_current(self) -> bool:
         """Whether none belongs to an earlier hub."""
-        return not any(each.problem for each in self.judged)
+        return not any(checkpoint.problem for checkpoint in self.judged)
 
     def lines(self) -> Iterator[str]:
         """Yield a table with a line for each partition."""
         yield "partition  checkpoint  first event  last event"
-        shown = {each.checkpoint.partition: each for each in reversed(self.judged)}
+        shown = {checkpoint.checkpoint.partition: checkpoint for checkpoint in reversed(self.judged)}
         for name in _in_order({*self.ends, *shown}):
             end, one = self.ends.get(name), shown.get(name)
             number = "none" if one is None else "unknown" if one.checkpoint.number is None else one.checkpoint.number
@@ -67,12 +69,14 @@ class HubCheckpoints(NamedTuple):
 
     def reset(self, store: CheckpointStore, partitions: Sequence[str], *, yes: bool) -> Iterator[str]:
         """With *yes*, delete checkpoints of *partitions*, by default those of an earlier hub; yield what is done."""
-        known = {each.checkpoint.partition for each in self.judged}
+        known = {checkpoint.checkpoint.partition for checkpoint in self.judged}
         unknown = [name for name in partitions if name not in known]
         if unknown:
             raise ConfigError([Problem(f"--partition {unknown[0]}", "has no checkpoint")])
         # Of a partition with checkpoints of both forms, the host would use the other one.
-        wanted = {*partitions} or {each.checkpoint.partition for each in self.judged if each.problem is not None}
+        wanted = {*partitions} or {
+            checkpoint.checkpoint.partition for checkpoint in self.judged if checkpoint.problem is not None
+        }
         if not wanted:
             yield "nothing to reset"
             return
@@ -87,9 +91,9 @@ class HubCheckpoints(NamedTuple):
         if not yes:
             yield f"would delete the checkpoints of partition {names}"
             return
-        for each in self.judged:
-            if each.checkpoint.partition in wanted:
-                store.delete(each.checkpoint)
+        for checkpoint in self.judged:
+            if checkpoint.checkpoint.partition in wanted:
+                store.delete(checkpoint.checkpoint)
         yield f"deleted the checkpoints of partition {names}: the app starts with their first event"
 
 

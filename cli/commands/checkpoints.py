@@ -51,7 +51,7 @@ def checkpoints(
     configuration = load(config)
     file = task_named(task, configuration)
     if file is None or file.source.hub is None:
-        known = ", ".join(each.task for each in configuration.tasks if each.source.hub) or "a task with a hub"
+        known = ", ".join(task.task for task in configuration.tasks if task.source.hub) or "a task with a hub"
         raise ConfigError([Problem(task, "is not a task that reads an event hub", f"expected one of {known}")])
     if (partition or yes) and not reset:
         option = "--partition" if partition else "--yes"

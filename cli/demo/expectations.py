@@ -141,7 +141,7 @@ def _check_order(verdict: Verdict, observations: Observations) -> None:
         sample = observations.samples.get(receipt.message_id)
         if sample is None or sample.pattern is not verdict.pattern:
             continue
-        delivery = next((each for each in deliveries(sample) if each.place == receipt.place), None)
+        delivery = next((delivery for delivery in deliveries(sample) if delivery.place == receipt.place), None)
         if delivery is None or way_of(sample, delivery) != verdict.way:
             continue
         before = latest.get(sample.session_id, 0)

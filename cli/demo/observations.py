@@ -60,7 +60,7 @@ class Observations:
         self.abandoned: dict[tuple[str, str], list[int]] = {}
         """By message id and site: when the consumer abandoned it, in milliseconds since 1970."""
         self.progressed = asyncio.Event()
-        self._missing = {(each.message_id, each.place) for sample in samples for each in deliveries(sample)}
+        self._missing = {(delivery.message_id, delivery.place) for sample in samples for delivery in deliveries(sample)}
         self._on_arrival = on_arrival
 
     @property

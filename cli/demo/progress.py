@@ -18,7 +18,7 @@ class Watch(Bars):
     def __init__(self, console: Console, samples: Sequence[Sample]) -> None:
         """Show the progress of *samples* on *console*."""
         totals: Counter[str] = Counter(_sending(sample) for sample in samples)
-        totals.update(_arriving(each.place) for sample in samples for each in deliveries(sample))
+        totals.update(_arriving(delivery.place) for sample in samples for delivery in deliveries(sample))
         self._totals = totals
         super().__init__(console, dict(sorted(totals.items())), self._text)
 

@@ -49,8 +49,10 @@ def print_report(
 
 def _carried_by_tasks(verdicts: Sequence[Verdict]) -> str:
     """Explain how the number of messages in the journals follows from the number sent; empty if they are equal."""
-    stayed = sum(each.sent for each in verdicts if each.pattern is Pattern.SPILLOVER and each.way.endswith(AS_SENT))
-    twice = sum(each.sent for each in verdicts if each.way.endswith(AUXILIARY_WAY))
+    stayed = sum(
+        verdict.sent for verdict in verdicts if verdict.pattern is Pattern.SPILLOVER and verdict.way.endswith(AS_SENT)
+    )
+    twice = sum(verdict.sent for verdict in verdicts if verdict.way.endswith(AUXILIARY_WAY))
     if not stayed and not twice:
         return ""
     return (

@@ -16,7 +16,7 @@ type View = Mapping[str, str]
 
 def view(message: Message) -> dict[str, str]:
     """Return all fields, properties and annotations of *message*, and its body."""
-    return {each.name: each.text for each in fields(message)} | {BODY: "\n".join(body_lines(message))}
+    return {field.name: field.text for field in fields(message)} | {BODY: "\n".join(body_lines(message))}
 
 
 def changes(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:

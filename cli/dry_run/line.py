@@ -79,7 +79,7 @@ async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[b
     The outputs of *task* must send nothing. Raises TargetUnavailable and TargetRefused if an editor's store fails.
     """
     dry = replace(task, settlement=_NoSettlement(), hold=_HOLD, rejects_in_a_row=None)
-    return [each for partition, contents in batches for each in await _try_batch(dry, partition, contents, clock)]
+    return [result for partition, contents in batches for result in await _try_batch(dry, partition, contents, clock)]
 
 
 async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes], clock: Clock) -> list[Result]:

@@ -52,7 +52,9 @@ def read_messages(file: Path, now: datetime) -> list[RecordedMessage]:
 
 def save(file: Path, messages: Sequence[RecordedMessage]) -> None:
     """Write *messages* unchanged; raises ConfigError."""
-    lines = [{"raw": base64.b64encode(each.content).decode(), "partition": each.partition} for each in messages]
+    lines = [
+        {"raw": base64.b64encode(message.content).decode(), "partition": message.partition} for message in messages
+    ]
     try:
         write_private(file, "".join(json.dumps(line) + "\n" for line in lines))
     except OSError as error:

@@ -48,7 +48,7 @@ def _which(steps: Sequence[Step]) -> Iterator[str]:
 
 def _step_lines(step: Step, which: str) -> Iterator[str]:
     before = view(step.before)
-    changed = any(any(diff_lines(before, view(each))) for each in step.after)
+    changed = any(any(diff_lines(before, view(message))) for message in step.after)
     if not changed and step.text is None and len(step.after) == 1:
         return
     heading = f"  {_STEPS.get(step.name, step.name)}{which}"
@@ -57,10 +57,10 @@ def _step_lines(step: Step, which: str) -> Iterator[str]:
     elif len(step.after) > 1:
         heading += f": {len(step.after)} messages"
     yield heading
-    for part, each in enumerate(step.after):
+    for part, message in enumerate(step.after):
         if len(step.after) > 1:
             yield f"    {part}:"
-        yield from (f"    {line}" for line in diff_lines(before, view(each)))
+        yield from (f"    {line}" for line in diff_lines(before, view(message)))
 
 
 def _name(result: Result) -> str:
@@ -118,9 +118,9 @@ def document(result: Result, task: str) -> dict[str, object]:
                 "messages": [
                     {
                         name: {"before": was, "after": now}
-                        for name, (was, now) in changes(view(step.before), view(each)).items()
+                        for name, (was, now) in changes(view(step.before), view(message)).items()
                     }
-                    for each in step.after
+                    for message in step.after
                 ],
             }
             for step in result.steps

@@ -37,7 +37,7 @@ async def _last_events(
 ) -> list[RecordedMessage]:
     """Return the last events of the partitions that the task reads, ordered by time and within each partition."""
     place = Origin(configuration.site(task.source.connection), task.source.entity)
-    wanted = None if task.source.partitions is None else {str(each) for each in task.source.partitions}
+    wanted = None if task.source.partitions is None else {str(partition) for partition in task.source.partitions}
     hub = hub_of(configuration, task, settings, consumer_group)
     found: list[tuple[int, int, RecordedMessage]] = []
     try:

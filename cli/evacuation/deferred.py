@@ -59,11 +59,11 @@ class DeferredSource:
         lost: list[LockedMessage] = []
         for some in by_partition(messages, lambda message: _number(message.key or "")):
             lost += await by_halves(some, self._complete, *_LOST)
-        self._again += [_number(each.key or "") for each in lost]
+        self._again += [_number(message.key or "") for message in lost]
         return lost
 
     async def _complete(self, messages: Sequence[LockedMessage]) -> None:
-        tokens = [each.delivery.tag for each in messages]
+        tokens = [message.delivery.tag for message in messages]
         with unavailable(self._receiver.place, *_LOST):
             await self._receiver.management.complete(tokens, self._receiver.session_id, TIMEOUT_SECONDS)
 
@@ -73,7 +73,7 @@ class DeferredSource:
     async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Renew the locks that end soon; return the messages whose lock was lost."""
         lost = await self._receiver.renew(messages)
-        self._again += [_number(each.key or "") for each in lost]
+        self._again += [_number(message.key or "") for message in lost]
         return lost
 
     def may_send(self, message: LockedMessage) -> bool:

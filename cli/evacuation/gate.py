@@ -47,17 +47,17 @@ class Gate:
     def close(self) -> None:
         """Let each subscription get only its own copies; raises BuswayError, and then nothing was moved."""
         try:
-            names = [each.name for each in self._client.list_subscriptions(self._topic.entity)]
+            names = [subscription.name for subscription in self._client.list_subscriptions(self._topic.entity)]
             rules = {name: list(self._client.list_rules(self._topic.entity, name)) for name in names}
             original = {
-                name: {each.name: _sql(each, self._topic) for each in some if each.name != _RULE}
+                name: {rule.name: _sql(rule, self._topic) for rule in some if rule.name != _RULE}
                 for name, some in rules.items()
             }
             self._keep(original)
             for name, some in rules.items():
-                for each in some:
-                    self._extend(name, each)
-                if all(each.name != _RULE for each in some):
+                for rule in some:
+                    self._extend(name, rule)
+                if all(rule.name != _RULE for rule in some):
                     own = f"{self._topic.entity}{SUBSCRIPTIONS}{name}".replace("'", "''")
                     only = SqlRuleFilter(f"[{EVACUATED_TO}] = '{own}'")
                     self._client.create_rule(self._topic.entity, name, _RULE, filter=only)
@@ -71,13 +71,13 @@ class Gate:
         kept: dict[str, dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
         try:
             for subscription, rules in kept.items():
-                for each in self._existing(subscription):
-                    before = rules.get(each.name)
-                    if each.name == _RULE:
+                for rule in self._existing(subscription):
+                    before = rules.get(rule.name)
+                    if rule.name == _RULE:
                         self._client.delete_rule(self._topic.entity, subscription, _RULE)
-                    elif before is not None and _is_extended(each):
-                        each.filter = _filter_of(before)
-                        self._client.update_rule(self._topic.entity, subscription, each)
+                    elif before is not None and _is_extended(rule):
+                        rule.filter = _filter_of(before)
+                        self._client.update_rule(self._topic.entity, subscription, rule)
         except AzureError as error:
             raise translated(error, str(self._topic)) from error
         self._file.unlink()
@@ -115,7 +115,7 @@ def _sql(rule: RuleProperties, topic: Destination) -> dict[str, Any]:
     """Return the filter of a rule as SQL, and what is needed to restore it; raises ConfigError."""
     where, given = f"{topic}: rule {rule.name}", rule.filter
     parameters = getattr(given, "parameters", None) or {}
-    if not all(isinstance(each, str | int | float | bool) for each in parameters.values()):
+    if not all(isinstance(parameter, str | int | float | bool) for parameter in parameters.values()):
         raise ConfigError([Problem(where, "has parameters that cannot be kept", "remove them for the evacuation")])
     kept: dict[str, Any] = {"kind": type(given).__name__, "sql": "1=1", "parameters": parameters}
     if isinstance(given, CorrelationRuleFilter):

@@ -92,11 +92,11 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
         if other and len(found) > 1:
             raise ConfigError([Problem(f"--to {target}", "names one entity for several", f"expected {target_alias}")])
         made = [_pair(each, other or None, *ends, pauses) for each in found]
-        forwarding = [each for each in made if each.forwards and not each.problems]
+        forwarding = [pair for pair in made if pair.forwards and not pair.problems]
         if forwarding:
             time.sleep(max(0.0, start + _COUNTS_SECONDS - time.monotonic()))
-        for each in forwarding:
-            each.unseen += ends[0].unseen(each.source.entity)
+        for pair in forwarding:
+            pair.unseen += ends[0].unseen(pair.source.entity)
         return made
 
 
@@ -161,8 +161,8 @@ class _End:
 
     def _topic(self, topic: TopicProperties) -> Iterator[tuple[str, _Found]]:
         yield topic.name, topic
-        for each in self._client.list_subscriptions(topic.name):
-            yield f"{topic.name}{SUBSCRIPTIONS}{each.name}", each
+        for subscription in self._client.list_subscriptions(topic.name):
+            yield f"{topic.name}{SUBSCRIPTIONS}{subscription.name}", subscription
 
 
 def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _End, pauses: Pauses) -> Pair:
@@ -234,8 +234,8 @@ def _check(text: str, alias: str, configuration: Configuration) -> None:
     if connection is None or not connection.end.has_dead_letters or connection.setting is None:
         known: Sequence[str] = [
             name
-            for name, each in configuration.connections.items()
-            if each.end.has_dead_letters and each.setting is not None
+            for name, connection in configuration.connections.items()
+            if connection.end.has_dead_letters and connection.setting is not None
         ]
         expected = ", ".join(f"{each} or {each}/ENTITY" for each in known)
         hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"

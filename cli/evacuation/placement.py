@@ -56,20 +56,20 @@ class PlacementDelivery(MoveDelivery):
         """Send *messages*, and set them aside; those of one session stay in their order."""
         result = Attempt()
         groups: dict[str | None, list[PreparedMessage]] = {}
-        for each in messages:
-            groups.setdefault(each.outgoing.session_id if self.pair.requires_session else None, []).append(each)
+        for message in messages:
+            groups.setdefault(message.outgoing.session_id if self.pair.requires_session else None, []).append(message)
         for session_id, some in groups.items():
             if result.error is None:
                 await self._send_group(session_id, some, result)
             else:
-                result.refused += [each.key for each in some]
+                result.refused += [message.key for message in some]
         return result
 
     async def _send_group(self, session_id: str | None, messages: Sequence[PreparedMessage], result: Attempt) -> None:
         try:
             receiver = await self._targets.of(session_id)
         except SessionUnavailable as error:
-            result.rejected |= dict.fromkeys((each.key for each in messages), str(error))
+            result.rejected |= dict.fromkeys((message.key for message in messages), str(error))
             return
         sent = await super().send(messages)
         result.rejected |= sent.rejected
@@ -89,7 +89,7 @@ class PlacementDelivery(MoveDelivery):
         if not await may_look(questions, self.ledger, stopping):
             return {}
         placed, waiting, numbers, probes = await self._copies()
-        wanted = {each.key for each in questions}
+        wanted = {question.key for question in questions}
         locked: set[str] = set()
         for session_id, keys in waiting.items():
             mine = keys & wanted
@@ -106,16 +106,24 @@ class PlacementDelivery(MoveDelivery):
             # Another receiver had locked it, and may have deferred or completed it meanwhile.
             placed |= (await self._copies())[0]
         answers = {
-            each.key: Answer.SENT if each.key in placed else Answer.LOCKED if each.key in locked else Answer.UNCLEAR
-            for each in questions
+            question.key: Answer.SENT
+            if question.key in placed
+            else Answer.LOCKED
+            if question.key in locked
+            else Answer.UNCLEAR
+            for question in questions
         }
-        unclear = [each for each in questions if answers[each.key] is Answer.UNCLEAR and each.entry.state != ACCEPTED]
+        unclear = [
+            question
+            for question in questions
+            if answers[question.key] is Answer.UNCLEAR and question.entry.state != ACCEPTED
+        ]
         entity = place_of(self.pair.destination, self._scene.configuration)
         if unclear and entity is not None and not self.pair.target_is_partitioned:
-            for each in await never_entered(
+            for question in await never_entered(
                 unclear, entity, self.settings, numbers, probes, copies=placed, ledger=self.ledger
             ):
-                answers[each.key] = Answer.NOT_SENT
+                answers[question.key] = Answer.NOT_SENT
         return answers
 
     async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int], dict[int, int]]:
@@ -131,7 +139,7 @@ class PlacementDelivery(MoveDelivery):
         target = self.pair.target
         for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
             async with contextlib.aclosing(peek(place, self.settings)) as letters:
-                async for letter, each in letters:
+                async for letter, message in letters:
                     if place.entity == self.pair.destination.entity:
                         run = run_of_probe(letter, self.ledger)
                         if run is not None:
@@ -141,7 +149,7 @@ class PlacementDelivery(MoveDelivery):
                     key = resent_key(letter, self.place, self.ledger)
                     if key is None:
                         continue
-                    if place.is_dead_letter_queue or not each.is_active:
+                    if place.is_dead_letter_queue or not message.is_active:
                         placed[key] = letter.number
                     else:
                         session_id = letter.session_id if self.pair.requires_session else None
@@ -164,18 +172,18 @@ class PlacementDelivery(MoveDelivery):
         try:
             while waiting and loop.time() < end and not (stopping is not None and stopping.is_set()):
                 lost = await receiver.renew(others)
-                others = [each for each in others if each not in lost]
+                others = [other for other in others if other not in lost]
                 mine: dict[str, tuple[LockedMessage, Letter]] = {}
-                for each in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
-                    key = None if each.letter is None else resent_key(each.letter, self.place, self.ledger)
-                    if key in waiting and key is not None and each.letter is not None:
-                        mine[key] = each, each.letter
+                for message in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
+                    key = None if message.letter is None else resent_key(message.letter, self.place, self.ledger)
+                    if key in waiting and key is not None and message.letter is not None:
+                        mine[key] = message, message.letter
                     else:
-                        others.append(each)
+                        others.append(message)
                 try:
                     await self._note_numbers({key: letter.number for key, (_, letter) in mine.items()})
                 except BuswayError:
-                    others += [each for each, _ in mine.values()]
+                    others += [message for message, _ in mine.values()]
                     raise
                 await self._set_aside(receiver, mine.values())
                 placed |= {key: letter.number for key, (_, letter) in mine.items()}
@@ -195,12 +203,12 @@ class PlacementDelivery(MoveDelivery):
 
     async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[LockedMessage, Letter]]) -> None:
         if self.share is Share.DEFERRED:
-            held = [each for each, _ in copies]
+            held = [message for message, _ in copies]
             if held:
                 await receiver.defer(held)
             return
         by_reason: dict[tuple[str | None, str | None], list[LockedMessage]] = {}
-        for each, letter in copies:
-            by_reason.setdefault((letter.text(REASON), letter.text(DESCRIPTION)), []).append(each)
+        for message, letter in copies:
+            by_reason.setdefault((letter.text(REASON), letter.text(DESCRIPTION)), []).append(message)
         for (reason, description), held in by_reason.items():
             await receiver.dead_letter(held, reason, description)

@@ -90,8 +90,8 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
     async with closing_outputs(configuration, os.environ) as outputs:
         for topic, some in _by_topic(pairs):
             # Without anything to move, no rule is touched.
-            found = {each.source: await survey(each, os.environ) for each in some if topic is not None}
-            is_idle = topic is not None and not any(_moves(each, found[each.source]) for each in some)
+            found = {pair.source: await survey(pair, os.environ) for pair in some if topic is not None}
+            is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
             with _gate(topic, configuration, access, closes=not is_idle):
                 for pair in some:
                     if is_idle:

@@ -75,13 +75,13 @@ class ScheduleDelivery(MoveDelivery):
         result = Attempt()
         batch: list[PreparedMessage] = []
         size = 0
-        for each in messages:
-            size += len(each.outgoing.content)
+        for message in messages:
+            size += len(message.outgoing.content)
             is_full = size > _BYTES_AT_ONCE or len(batch) == _AT_ONCE
-            if batch and (is_full or not self._goes_with(each.outgoing, batch[-1].outgoing)):
+            if batch and (is_full or not self._goes_with(message.outgoing, batch[-1].outgoing)):
                 await self._schedule(batch, result)
-                batch, size = [], len(each.outgoing.content)
-            batch.append(each)
+                batch, size = [], len(message.outgoing.content)
+            batch.append(message)
         await self._schedule(batch, result)
         return result
 
@@ -89,17 +89,17 @@ class ScheduleDelivery(MoveDelivery):
         """Return whether one request takes both, as a batch does (Azure/amqpnetlite 120)."""
         if not self.pair.target_is_partitioned:
             return True
-        keys = [each.session_id or each.partition_key for each in (message, other)]
+        keys = [message.session_id or message.partition_key for message in (message, other)]
         return keys[0] == keys[1] and not self.pair.drops_duplicates
 
     async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
-        keys, to = [each.key for each in messages], str(self.pair.destination)
+        keys, to = [message.key for message in messages], str(self.pair.destination)
         if result.error is not None:
             result.refused += keys
             return
         await self.ledger.note(SENDING, keys, to, marks=[self._marks[key] for key in keys])
         try:
-            numbers = await self._target.schedule([each.outgoing for each in messages], TIMEOUT_SECONDS)
+            numbers = await self._target.schedule([message.outgoing for message in messages], TIMEOUT_SECONDS)
         except (AzureError, OSError) as error:
             await self._fail(messages, translated(to, error), result)
             return
@@ -115,7 +115,7 @@ class ScheduleDelivery(MoveDelivery):
         result.sent += keys
 
     async def _fail(self, messages: Sequence[PreparedMessage], error: BuswayError, result: Attempt) -> None:
-        keys, to = [each.key for each in messages], str(self.pair.destination)
+        keys, to = [message.key for message in messages], str(self.pair.destination)
         if not isinstance(error, MessageRejected):
             result.error = error
             if was_answered(error):
@@ -147,9 +147,12 @@ class ScheduleDelivery(MoveDelivery):
         if not await may_look(questions, self.ledger, stopping):
             return {}
         found = await self._copies()
-        numbered = {each.key: found[each.key] for each in questions if each.key in found}
+        numbered = {question.key: found[question.key] for question in questions if question.key in found}
         await self.ledger.note(SENDING, numbered, to, numbers=[*numbered.values()])
-        return {each.key: Answer.SENT if each.key in numbered else self._absent(each.key) for each in questions}
+        return {
+            question.key: Answer.SENT if question.key in numbered else self._absent(question.key)
+            for question in questions
+        }
 
     async def resolve(self, scheduled: Iterable[str]) -> None:
         """Find out what happened to messages of an interrupted run that are no longer *scheduled* at the source."""
@@ -160,7 +163,7 @@ class ScheduleDelivery(MoveDelivery):
         ]
         if open_:
             found = await self._copies()
-            there = [each.key for each in open_ if each.key in found]
+            there = [question.key for question in open_ if question.key in found]
             to = str(self.pair.destination)
             await self.ledger.note(SENT, there, to, numbers=[found[key] for key in there])
 
@@ -203,11 +206,11 @@ class ScheduledSource(UnlockedSource):
         """Read on, from the first of them."""
         peeker = Peeker(self._management, self._place.origin)
         while messages := await peeker.peek(self._next, min(count, MESSAGES_AT_ONCE)):
-            highest = max((each.sequence_number or 0 for each in messages), default=0)
+            highest = max((message.sequence_number or 0 for message in messages), default=0)
             if highest < self._next:
                 break
             self._next = highest + 1
-            letters = [Letter(each.content, self._place.origin) for each in messages if each.is_scheduled]
+            letters = [Letter(message.content, self._place.origin) for message in messages if message.is_scheduled]
             found = [LockedMessage.without_lock(letter.key, letter) for letter in letters if letter.key in self._wanted]
             if found:
                 return found
@@ -220,10 +223,10 @@ class ScheduledSource(UnlockedSource):
         due: list[LockedMessage] = []
         for some in by_partition(messages, lambda message: message.delivery.delivery_id):
             due += await by_halves(some, self._cancel, MessageNotFoundError)
-        await self._scheduling.undo([each.key for each in due if each.key is not None])
+        await self._scheduling.undo([message.key for message in due if message.key is not None])
         return due
 
     async def _cancel(self, messages: Sequence[LockedMessage]) -> None:
-        numbers = [each.delivery.delivery_id for each in messages]
+        numbers = [message.delivery.delivery_id for message in messages]
         with unavailable(self._place, MessageNotFoundError):
             await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)

@@ -39,7 +39,7 @@ class Sessions:
         """Return the sessions of the source that have active messages or a state."""
         async with service_bus_client(self._pair.source.setting, self._settings) as client:
             with unavailable(self._pair.source):
-                return [each async for each in client.list_queue_sessions(self._pair.source.entity)]
+                return [session async for session in client.list_queue_sessions(self._pair.source.entity)]
 
     async def finish(self, with_messages: Iterable[str]) -> int:
         """Move the states of sessions without messages, and clear those that were moved; return how many were."""

@@ -36,7 +36,7 @@ class Share(StrEnum):
 class Survey:
     """The messages of an entity that are to be moved: the session of each by its key, in the order of the entity."""
 
-    shares: dict[Share, dict[str, str | None]] = field(default_factory=lambda: {each: {} for each in Share})
+    shares: dict[Share, dict[str, str | None]] = field(default_factory=lambda: {share: {} for share in Share})
     left: dict[tuple[Share, str], str] = field(default_factory=dict)
     """Why a message cannot be moved."""
     due: dict[str, int] = field(default_factory=dict)
@@ -83,12 +83,12 @@ async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tu
         places.remove(pair.source)
     for place in places:
         async with contextlib.aclosing(peek(place, settings)) as letters:
-            async for letter, each in letters:
-                share = Share.DEAD if place.is_dead_letter_queue else _share_of(each)
+            async for letter, message in letters:
+                share = Share.DEAD if place.is_dead_letter_queue else _share_of(message)
                 if letter.key is None or letter.message is None:
                     found.left[share, f"?{len(found.left)}"] = "cannot be read: its sections are not AMQP"
                 elif found.knows(share, letter, skipped):
-                    is_deferred = share is Share.DEAD and not each.is_active
+                    is_deferred = share is Share.DEAD and not message.is_active
                     reason = _DEFERRED_LETTER if is_deferred else _obstacle(pair, share, letter, ids)
                     if reason is None:
                         found.shares[share][letter.key] = letter.session_id
@@ -128,8 +128,8 @@ def mark_of(letter: Letter) -> str:
     raw = message.sections
     parts = (str(message.arrival.scheduled_time).encode(), raw.properties, raw.application_properties, raw.body)
     digest = blake2b(digest_size=16)
-    for each in parts:
-        digest.update(len(each).to_bytes(8) + each)
+    for part in parts:
+        digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()
 
 

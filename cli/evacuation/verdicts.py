@@ -42,9 +42,9 @@ async def write_verdicts(
     for place, ledger in ledgers.items():
         of_place = {key: (share, text) for (share, key), text in left.items() if (share is Share.DEAD) == _is(place)}
         entries = {
-            key: each
-            for key, each in ledger.entries.items()
-            if each.share != STATE and (each.run > ledger.finished or key in of_place)
+            key: entry
+            for key, entry in ledger.entries.items()
+            if entry.share != STATE and (entry.run > ledger.finished or key in of_place)
         }
         for key in [*entries, *(each for each in of_place if each not in entries)]:
             line = _line(key, entries.get(key), of_place.get(key))

@@ -67,7 +67,7 @@ async def inspect_dead_letters(failover: Failover, sites: Iterable[str]) -> dict
     queues = _dead_letter_queues(failover.file.entities)
     found = {site: await _look(failover, site, queues) for site in sites}
     return {
-        site: held if isinstance(held, str) else [each for each in held if each.messages]
+        site: held if isinstance(held, str) else [entity for entity in held if entity.messages]
         for site, held in found.items()
     }
 

@@ -54,7 +54,7 @@ class Failback:
     @property
     def local(self) -> int:
         """How many messages only secondary sites have."""
-        return sum(each.local for held in self.found.values() if not isinstance(held, str) for each in held)
+        return sum(entity.local for held in self.found.values() if not isinstance(held, str) for entity in held)
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,10 @@ async def wait_until_done(
 
 
 def _describe_local(site: str, held: Sequence[EntityContents]) -> str | None:
-    local = ", ".join(f"{each.entity} {each.local}" for each in held if each.local)
+    local = ", ".join(f"{entity.entity} {entity.local}" for entity in held if entity.local)
     if not local:
         return None
-    return f"{site} holds {sum(each.local for each in held)} messages that were published there: {local}"
+    return f"{site} holds {sum(entity.local for entity in held)} messages that were published there: {local}"
 
 
 def _stranded(found: Mapping[str, Contents]) -> str | None:
@@ -162,4 +162,4 @@ def _stranded(found: Mapping[str, Contents]) -> str | None:
         f"the contents of {site} are unknown, {each}" if isinstance(each, str) else _describe_local(site, each)
         for site, each in found.items()
     ]
-    return "; ".join(each for each in lines if each is not None) or None
+    return "; ".join(line for line in lines if line is not None) or None

@@ -18,17 +18,17 @@ _WHO = {SEND: "Publishers", RECEIVE: "Consumers"}
 
 def contents_as_json(look: Contents) -> object:
     """Return the contents of a site as JSON values."""
-    return {"error": look} if isinstance(look, str) else [asdict(each) for each in look]
+    return {"error": look} if isinstance(look, str) else [asdict(entity) for entity in look]
 
 
 def local_as_json(found: Mapping[str, Contents]) -> list[dict[str, object]]:
     """Return the entities with local messages as JSON values, each with its site."""
     return [
-        {"site": site, **asdict(each)}
+        {"site": site, **asdict(entity)}
         for site, held in found.items()
         if not isinstance(held, str)
-        for each in held
-        if each.local
+        for entity in held
+        if entity.local
     ]
 
 
@@ -61,14 +61,14 @@ def print_contents(failover: Failover, found: Mapping[str, Contents]) -> None:
         if isinstance(held, str):
             table.add_row(site, "unknown", "-", "-", "-")
             continue
-        for each in held:
+        for entity in held:
             is_primary = site == failover.file.primary
             table.add_row(
                 site,
-                each.entity,
-                str(each.messages),
-                "-" if is_primary else str(each.local),
-                "-" if is_primary else each.oldest or "-",
+                entity.entity,
+                str(entity.messages),
+                "-" if is_primary else str(entity.local),
+                "-" if is_primary else entity.oldest or "-",
             )
     console().print(table)
     for held in found.values():

@@ -62,7 +62,7 @@ class ZoneFile(Register[dns.zone.Zone]):
                 transaction.replace(alias, found.ttl, found[0].replace(target=self._names[site]))
             transaction.update_serial(serial, relative=False, name=self._origin)
         # By convention the SOA record comes first, and some name servers require it.
-        content.nodes[self._origin].rdatasets.sort(key=lambda each: each.rdtype != dns.rdatatype.SOA)
+        content.nodes[self._origin].rdatasets.sort(key=lambda rdataset: rdataset.rdtype != dns.rdatatype.SOA)
         text = content.to_text(relativize=True, want_comments=True, want_origin=True)
         replace_file(self._path, (text if isinstance(text, bytes) else text.encode()))
 

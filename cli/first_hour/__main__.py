@@ -90,18 +90,18 @@ async def _answer(number: int, step: Step, scene: Scene) -> Answer:
 
 def _passages(configuration: Configuration, names: list[str], access: Access) -> tuple[Passage | None, Passage | None]:
     """Return the ways of a task with sessions and of one without; raises ConfigError for a name that has none."""
-    unknown = [each for each in names if each not in {task.task for task in configuration.tasks}]
+    unknown = [name for name in names if name not in {task.task for task in configuration.tasks}]
     if unknown:
         raise ConfigError([Problem(f"--task {each}", "is no task of the configuration") for each in unknown])
     chosen = [task for task in configuration.tasks if not names or task.task in names]
     ways = [Passage.of(configuration, task, access) for task in chosen]
-    unusable = [each for each in ways if isinstance(each, str)]
+    unusable = [way for way in ways if isinstance(way, str)]
     if names and unusable:
         raise ConfigError([Problem("--task", each) for each in unusable])
-    found = [each for each in ways if isinstance(each, Passage)]
+    found = [way for way in ways if isinstance(way, Passage)]
     return (
-        next((each for each in found if each.task.source.sessions), None),
-        next((each for each in found if not each.task.source.sessions), None),
+        next((passage for passage in found if passage.task.source.sessions), None),
+        next((passage for passage in found if not passage.task.source.sessions), None),
     )
 
 

@@ -85,7 +85,7 @@ class Passage:
 
     async def arrived(self) -> Counter[str]:
         """Return how often each marked message is at the target."""
-        return Counter(str(each.letter.message_id) for each in await self._seen(self.target))
+        return Counter(str(sight.letter.message_id) for sight in await self._seen(self.target))
 
     async def all_arrived(self, seconds: float) -> Counter[str]:
         """Return what has arrived once everything has, or after *seconds*."""
@@ -110,7 +110,7 @@ class Passage:
             found = await watch.look()
         finally:
             await watch.close()
-        return [each for each in found if self._is_ours(each)]
+        return [sight for sight in found if self._is_ours(sight)]
 
     def _is_ours(self, sight: Sight) -> bool:
         mark = None if sight.letter.message is None else sight.letter.message.application_property(MARK)

@@ -63,7 +63,7 @@ class Scene:
     @property
     def passages(self) -> list[Passage]:
         """The ways with and without sessions, as far as there are any."""
-        found = [each for each in (self.with_sessions, self.without_sessions) if each is not None]
+        found = [passage for passage in (self.with_sessions, self.without_sessions) if passage is not None]
         if not found:
             raise NotTried("no task leads from a queue or subscription to a queue of Service Bus")
         return found
@@ -105,8 +105,8 @@ async def alerts(scene: Scene) -> Found:
         return Found(False, lines)
     rules = json.loads("\n".join(lines))
     return Found(
-        bool(rules) and all(each["enabled"] for each in rules),
-        [f"{len(rules)} rules: {', '.join(sorted(each['name'] for each in rules))}"],
+        bool(rules) and all(rule["enabled"] for rule in rules),
+        [f"{len(rules)} rules: {', '.join(sorted(rule['name'] for rule in rules))}"],
     )
 
 
@@ -148,11 +148,13 @@ def outage(minutes: int) -> Callable[[Scene], Awaitable[Found]]:
     async def run(scene: Scene) -> Found:
         results = await asyncio.gather(
             *(
-                _away(each, minutes * scene.minute, most_holds(minutes, each.task.limits.hold), scene.patience)
-                for each in scene.passages
+                _away(passage, minutes * scene.minute, most_holds(minutes, passage.task.limits.hold), scene.patience)
+                for passage in scene.passages
             )
         )
-        return Found(all(each.is_expected for each in results), [line for each in results for line in each.lines])
+        return Found(
+            all(result.is_expected for result in results), [line for result in results for line in result.lines]
+        )
 
     return run
 

@@ -86,22 +86,24 @@ class Batch:
     def __init__(self, messages: Sequence[Taken], numbers: Iterator[int]) -> None:
         """Give the messages of each partition the next of *numbers*, by which the journal knows them."""
         shares: dict[int, list[Taken]] = {}
-        for each in messages:
-            shares.setdefault(each.partition, []).append(each)
+        for message in messages:
+            shares.setdefault(message.partition, []).append(message)
         self._shares = {next(numbers): share for share in shares.values()}
         self._messages = messages
 
     def unsent(self, lost: Collection[int]) -> list[Taken]:
         """Return the messages without an outcome, except those of *lost* partitions."""
-        return [each for each in self._messages if each.outcome is Outcome.RETRY and each.partition not in lost]
+        return [
+            message for message in self._messages if message.outcome is Outcome.RETRY and message.partition not in lost
+        ]
 
     def next_offsets(self) -> dict[int, int]:
         """Return where each partition goes on."""
-        return {each.partition: each.offset + 1 for each in self._messages}
+        return {message.partition: message.offset + 1 for message in self._messages}
 
     def uncommitted(self, lost: Collection[int]) -> str:
         """Return how many messages come again, except those of *lost* partitions, and from where."""
-        found = [each for each in self._messages if each.partition not in lost]
+        found = [message for message in self._messages if message.partition not in lost]
         starts = {each.partition: each.offset for each in reversed(found)}
         places = ", ".join(f"partition {partition} from offset {start}" for partition, start in sorted(starts.items()))
         sent = sum(each.outcome is Outcome.SENT for each in found)

@@ -126,7 +126,7 @@ class Forwarder:
                 if self._idle is not None and now - quiet_since >= self._idle:
                     return
                 continue
-            self._in_hand = Batch([self._taken(each) for each in records], self._numbers)
+            self._in_hand = Batch([self._taken(record) for record in records], self._numbers)
             await self._process(self._in_hand, reader, waiting)
             self._in_hand = None
 
@@ -161,16 +161,16 @@ class Forwarder:
         """Return why some must be sent again, None if all have their outcome."""
         if not messages:
             return None
-        outgoing = [each.outgoing for each in messages]
+        outgoing = [message.outgoing for message in messages]
         answers = await self._output.send(self._hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
         reason = None
-        for each, answer in zip(messages, answers, strict=True):
+        for message, answer in zip(messages, answers, strict=True):
             if answer is None:
-                each.outcome = Outcome.SENT
+                message.outcome = Outcome.SENT
                 self.sent += 1
             elif isinstance(answer, MessageRejected):
-                each.reject(answer, Stage.SENT)
-                self._set_aside(each, answer)
+                message.reject(answer, Stage.SENT)
+                self._set_aside(message, answer)
             else:
                 reason = reason or answer
         return reason
@@ -192,7 +192,7 @@ async def _written(flushes: list[Flush]) -> BuswayError | None:
             return error
         return None
 
-    errors = await asyncio.gather(*(written(each) for each in flushes))
+    errors = await asyncio.gather(*(written(flush) for flush in flushes))
     flushes[:] = [flush for flush, error in zip(flushes, errors, strict=True) if error is not None]
     return next(filter(None, errors), None)
 

@@ -32,8 +32,8 @@ class Surroundings(NamedTuple):
 
     async def close(self) -> None:
         """Close everything except the output, which the forwarder closes."""
-        for each in self.others:
-            await each.close()
+        for other in self.others:
+            await other.close()
 
 
 def surroundings(configuration: Configuration, topic: Place, hub: Place, task: str) -> Surroundings:
@@ -56,7 +56,7 @@ def _check_task(task: str, configuration: Configuration) -> None:
     if not re.fullmatch(NAME, task):
         hint = "choose another one with --task: letters, digits, _ and -"
         raise ConfigError([Problem(task, "cannot be a name in the journal", hint)])
-    if task in {each.task for each in configuration.tasks} | {each.task for each in configuration.taps}:
+    if task in {task.task for task in configuration.tasks} | {tap.task for tap in configuration.taps}:
         raise ConfigError([Problem(task, "is a task of the configuration", "choose another name with --task")])
 
 
@@ -64,7 +64,7 @@ def _needed(configuration: Configuration, hub: str) -> Configuration:
     """Return the configuration with the connections that are sent to: of the hub, and of a journal in a hub."""
     journal = configuration.journal.event_hub if configuration.journal is not None else None
     aliases = {hub} if journal is None else {hub, journal.connection}
-    return replace(configuration, connections={each: configuration.connections[each] for each in aliases})
+    return replace(configuration, connections={aliase: configuration.connections[aliase] for aliase in aliases})
 
 
 @contextlib.contextmanager

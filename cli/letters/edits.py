@@ -35,7 +35,7 @@ def edits_of(
         problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return Edits([each for each in actions if each is not None], editors, new_ids=new_ids)
+    return Edits([action for action in actions if action is not None], editors, new_ids=new_ids)
 
 
 def _action(text: str, option: str, problems: list[Problem]) -> Action | None:

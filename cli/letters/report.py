@@ -104,7 +104,7 @@ def lines(found: Groups) -> Iterator[str]:
         yield f"{found.place}: no messages"
         return
     reasons, contents = found.reasons(), found.contents()
-    oldest = max((each.oldest for each in found.every() if each.oldest is not None), default=None)
+    oldest = max((group.oldest for group in found.every() if group.oldest is not None), default=None)
     age = "" if oldest is None else f", the oldest from {age_text(oldest)} ago"
     yield f"{found.place}: {messages(found.count)}{age}"
     if contents:
@@ -115,9 +115,9 @@ def lines(found: Groups) -> Iterator[str]:
             yield f"{content.count:>8,}  {_ages(content):<15}  {state:<9}  {shown}"
         more = contents[_MOST_SHOWN:]
         if more:
-            yield f"{sum(each.count for each in more):>8,}  in {len(more):,} smaller sessions (--each lists them)"
+            yield f"{sum(group.count for group in more):>8,}  in {len(more):,} smaller sessions (--each lists them)"
         return
-    width = max(len("reason"), *(len(_cut(each.name.reason, _LONGEST_REASON)) for each in reasons))
+    width = max(len("reason"), *(len(_cut(reason.name.reason, _LONGEST_REASON)) for reason in reasons))
     yield f"{'count':>8}  {'age':<15}  {'reason':<{width}}  from"
     for each in reasons:
         where = "(unknown)" if each.name.source is None else each.name.source
@@ -179,7 +179,7 @@ def print_left(left: Iterable[tuple[str, str]]) -> None:
     numbers: dict[str, list[str]] = {}
     for key, reason in left:
         numbers.setdefault(reason, []).append(key.partition("/")[0])
-    for reason, some in sorted(numbers.items(), key=lambda each: -len(each[1])):
+    for reason, some in sorted(numbers.items(), key=lambda item: -len(item[1])):
         more = ", …" if len(some) > _LEFT_SHOWN else ""
         shown = ", ".join(some[:_LEFT_SHOWN]) + more
         typer.echo(f"{len(some):>8,} left: {printable(reason)} (sequence number {shown})")

@@ -70,7 +70,7 @@ async def resend(
         else:
             # Each pass over the file counts its selection again.
             letters = partial(exported_letters, file, place)
-            wanted = {each.key or "": each.session_id for each in letters(replace(selection))}
+            wanted = {letter.key or "": letter.session_id for letter in letters(replace(selection))}
             typer.echo(f"{messages(len(wanted))} of {place} in {file}")
             make = partial(Run, lambda _: CopySource(_pages(letters(replace(selection)))))
         if not yes or not wanted:
@@ -94,7 +94,7 @@ def _ledger(scene: Scene, choice: str | None, opened: contextlib.AsyncExitStack)
 
 async def _pages(letters: Iterator[Letter]) -> AsyncGenerator[list[tuple[str, Letter]]]:
     for some in batched(letters, AT_ONCE, strict=False):
-        yield [(each.key or "", each) for each in some]
+        yield [(letter.key or "", letter) for letter in some]
 
 
 def _print_result(result: Result, ledger: Ledger, *, stays: bool) -> None:

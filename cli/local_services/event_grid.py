@@ -166,7 +166,7 @@ class EventGrid:
         topic = request.match_info.get("topic")
         # A topic of its own has no name in its address.
         topics = self._subscriptions if topic is None else (topic,)
-        for subscription in (each for name in topics for each in self._subscriptions.get(name, ())):
+        for subscription in (subscription for name in topics for subscription in self._subscriptions.get(name, ())):
             for event in events:
                 self._numbers += 1
                 subscription.waiting[self._numbers] = event

@@ -68,9 +68,9 @@ class Steering:
         control = await self._store.control(self._task)
         reports = await self._reports()
         count = sum(
-            (reports.now - each.written).total_seconds() <= GONE_SECONDS
-            and any(task.task == self._task for task in each.report.tasks)
-            for each in reports.instances
+            (reports.now - instance.written).total_seconds() <= GONE_SECONDS
+            and any(task.task == self._task for task in instance.report.tasks)
+            for instance in reports.instances
         )
         if control is not None and control.paused:
             self._say(f"is paused since {control.since}, by {control.by}")
@@ -144,9 +144,9 @@ class Steering:
     def _in_hand(self, reports: Reports) -> int:
         return sum(
             task.in_hand
-            for each in reports.instances
-            if (reports.now - each.written).total_seconds() <= GONE_SECONDS
-            for task in each.report.tasks
+            for instance in reports.instances
+            if (reports.now - instance.written).total_seconds() <= GONE_SECONDS
+            for task in instance.report.tasks
             if task.task == self._task
         )
 

@@ -42,7 +42,7 @@ def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
     problems = [_version_problem(project / VERSION_FILE)]
     problems += [_place_problem(option, place, marker, config) for option, (place, marker) in places.items()]
     problems += _foreign_links(config, project / _HOST_FILE)
-    found = [each for each in problems if each is not None]
+    found = [problem for problem in problems if problem is not None]
     if found:
         raise ConfigError(found)
     if not check_folder(config, [], strict=False, deploys=True):

@@ -19,7 +19,7 @@ _EXAMPLES = ROOT / "config" / "examples"
 
 def write_project(folder: Path, example: str) -> None:
     """Write a project with the configuration of an example into an empty *folder*."""
-    examples = sorted(each.name for each in _EXAMPLES.iterdir() if (each / "connections.yaml").is_file())
+    examples = sorted(path.name for path in _EXAMPLES.iterdir() if (path / "connections.yaml").is_file())
     if example not in examples:
         expected = f"expected one of {', '.join(examples)}"
         raise ConfigError([Problem(f"--example {example}", "unknown example", expected)])

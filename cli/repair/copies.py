@@ -107,7 +107,7 @@ def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
     alias, _, entity = text.partition("/")
     connection = configuration.connections.get(alias)
     if connection is None or not entity or not connection.end.has_dead_letters:
-        known = (name for name, each in configuration.connections.items() if each.end.has_dead_letters)
+        known = (name for name, connection in configuration.connections.items() if connection.end.has_dead_letters)
         expected = ", ".join(f"{each}/ENTITY" for each in known)
         raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
     return alias, entity
@@ -125,12 +125,12 @@ async def event(
     try:
         async with contextlib.aclosing(events(hub, place, since, _QUIET_SECONDS)) as pages:
             async for page in pages:
-                for each in page:
-                    number = each.number
+                for letter in page:
+                    number = letter.number
                     if number is None or missing.sequence_number is None or number > missing.sequence_number:
                         return None
                     if number == missing.sequence_number:
-                        return Copy(each.content, place) if each.enqueued_time == missing.enqueued_time else None
+                        return Copy(letter.content, place) if letter.enqueued_time == missing.enqueued_time else None
     finally:
         await hub.close()
     return None

@@ -139,7 +139,7 @@ class Repair(PipelineDelivery):
         outcomes = self.outcomes - before
         if self._only_for and Outcome.SENT in outcomes:
             del outcomes[Outcome.FILTERED]  # what the other targets have
-        withheld = [each for each in outcomes if each is not Outcome.SENT]
+        withheld = [outcome for outcome in outcomes if outcome is not Outcome.SENT]
         if withheld:
             text = f"the task withheld it ({withheld[0]}); the journal has the reason"
             self._report(Report(missing, State.WITHHELD, text))

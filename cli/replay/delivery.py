@@ -61,8 +61,8 @@ class ReplayDelivery(PipelineDelivery):
             )
             if not is_part:
                 found |= set[str].intersection(*[await self._marked(target) for target in route.targets])
-        unknown = await super().answers(to, [each for each in questions if each.key not in found], stopping)
-        return {each.key: Answer.SENT for each in questions if each.key in found} | {**unknown}
+        unknown = await super().answers(to, [question for question in questions if question.key not in found], stopping)
+        return {question.key: Answer.SENT for question in questions if question.key in found} | {**unknown}
 
     async def _marked(self, target: Target) -> set[str]:
         """Return the keys of the messages that a queue has; other targets do not show what they have."""

@@ -56,18 +56,18 @@ class Messages:
         async with contextlib.aclosing(self._events() if self._task.source.hub else self._copies()) as pages:
             async for page in pages:
                 found: list[tuple[str, Letter]] = []
-                for each in page:
-                    if each.message is None:
-                        self.unread.append(f"{each.origin.site}/{each.origin.entity}: a message is not AMQP")
-                    elif self.selection.takes(each):
-                        found.append((key_of(each.message.arrival), each))
+                for letter in page:
+                    if letter.message is None:
+                        self.unread.append(f"{letter.origin.site}/{letter.origin.entity}: a message is not AMQP")
+                    elif self.selection.takes(letter):
+                        found.append((key_of(letter.message.arrival), letter))
                 yield found
 
     async def _events(self) -> AsyncGenerator[list[Letter]]:
         plan, source = self._plan, self._task.source
         ends = await ends_of(self._configuration, self._task, self._settings)
-        partitions = plan.partitions or [str(each) for each in source.partitions or sorted(ends, key=int)]
-        unknown = [each for each in partitions if each not in ends]
+        partitions = plan.partitions or [str(partition) for partition in source.partitions or sorted(ends, key=int)]
+        unknown = [partition for partition in partitions if partition not in ends]
         if unknown:
             raise ConfigError([Problem(f"--partition {unknown[0]}", "unknown", f"expected {', '.join(sorted(ends))}")])
         if len(partitions) > 1 and (plan.first.number is not None or plan.last.number is not None):
@@ -101,8 +101,8 @@ class Messages:
             start = datetime.fromtimestamp(first.time / 1000, UTC) - timedelta(seconds=1)
         async with contextlib.aclosing(events(hub, place, start, _QUIET_SECONDS)) as pages:
             async for page in pages:
-                between = [each for each in page if self._is_between(each.number, each.enqueued_time)]
-                yield [each for each in between if each.message is None or heartbeat_in(each.message) is None]
+                between = [letter for letter in page if self._is_between(letter.number, letter.enqueued_time)]
+                yield [letter for letter in between if letter.message is None or heartbeat_in(letter.message) is None]
                 number, time = page[-1].number, page[-1].enqueued_time
                 if number is None or number >= end.last or not last.is_after(number, time):
                     return
@@ -136,7 +136,7 @@ class Messages:
     def _places(self) -> list[tuple[str, str]]:
         """Return the entities with copies: those of `--copies`, or of the task's taps that do not drain them."""
         if self._plan.copies:
-            return [place_of(each, self._configuration) for each in self._plan.copies]
+            return [place_of(copy, self._configuration) for copy in self._plan.copies]
         dead, source = dead_letters_of(self._task), self._task.source
         taps = [tap for tap in self._configuration.taps if tap.tap.of == self._task.task and tap.tap.side == "source"]
         own = [] if dead is None else [(source.connection, dead)]

@@ -39,13 +39,13 @@ async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder:
     ledger = Ledger(LedgerFile(plan.ledger).copy(), plan.name)
     async with ledger, contextlib.aclosing(messages.pages()) as pages:
         async for page in pages:
-            for key, each in page:
+            for key, letter in page:
                 if ledger.state(key) in DONE:
                     sent_before += 1
                     continue
-                name = "" if each.origin.partition is None else f" in partition {each.origin.partition}"
-                low, high = ends.get(name, (each.number or 0, each.number or 0))
-                ends[name] = min(low, each.number or 0), max(high, each.number or 0)
+                name = "" if letter.origin.partition is None else f" in partition {letter.origin.partition}"
+                low, high = ends.get(name, (letter.number or 0, letter.number or 0))
+                ends[name] = min(low, letter.number or 0), max(high, letter.number or 0)
                 counts[name] += 1
     typer.echo(f"{task.task}: would replay {counts.total():,} messages")
     for name, count in sorted(counts.items()):

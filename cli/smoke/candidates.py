@@ -45,7 +45,9 @@ def candidates(predicates: Iterable[Predicate], line: Mapping[str, Any]) -> Iter
     # None leaves a property out.
     choices = [[(key, None), *((key, value) for value in known.values())] for key, known in values.items()]
     combinations = itertools.islice(itertools.product(*choices), 20 * MOST)
-    for chosen in sorted(combinations, key=lambda each: sum(value is not None for _, value in each))[:MOST]:
+    for chosen in sorted(combinations, key=lambda combination: sum(value is not None for _, value in combination))[
+        :MOST
+    ]:
         yield _with(line, {key: value for key, value in chosen if value is not None})
 
 
@@ -62,8 +64,8 @@ def _with(line: Mapping[str, Any], chosen: Mapping[Key, Any]) -> Line:
 def _collect(predicate: Predicate, values: dict[Key, dict[str, Any]]) -> None:
     match predicate:
         case And() | Or():
-            for each in predicate.operands:
-                _collect(each, values)
+            for operand in predicate.operands:
+                _collect(operand, values)
         case Not():
             _collect(predicate.operand, values)
         case Comparison():

@@ -92,7 +92,9 @@ class Chooser:
         self._clock = SystemClock()
         self._numbers = itertools.count(1)
         self._run = run
-        self._given = [] if messages is None else [each.content for each in read_messages(messages, self._clock.now())]
+        self._given = (
+            [] if messages is None else [message.content for message in read_messages(messages, self._clock.now())]
+        )
         self._sent = 0
 
     async def choose(self, task: TaskFile, numbers: Sequence[int]) -> list[Probe | Untried]:
@@ -100,21 +102,21 @@ class Chooser:
         routes = [Route(task, number) for number in numbers]
         general = _obstacle(task)
         if general is not None:
-            return [Untried(each, general) for each in routes]
+            return [Untried(route, general) for route in routes]
         line = dry_task(task, self._configuration, self._settings, self._clock)
         contents = [*self._contents(task, line)]
         arriving = [(sent, copy) for sent in contents for copy in self._copies(task, sent, line)]
         if not arriving:
             return [
-                Untried(each, "the rules of the source select no message of --messages or made up") for each in routes
+                Untried(route, "the rules of the source select no message of --messages or made up") for route in routes
             ]
         partition = None if task.source.hub is None else str((task.source.partitions or (_FIRST_PARTITION,))[0])
         try:
             results = await try_batches(line, [(partition, [copy for _, copy in arriving])], self._clock)
         except BuswayError as error:
-            return [Untried(each, f"an editor cannot be tried: {error}") for each in routes]
+            return [Untried(route, f"an editor cannot be tried: {error}") for route in routes]
         tried = [(sent, result) for (sent, _), result in zip(arriving, results, strict=True)]
-        return [self._chosen(each, tried, line, partition) for each in routes]
+        return [self._chosen(route, tried, line, partition) for route in routes]
 
     def _chosen(
         self, route: Route, tried: Sequence[tuple[bytes, Result]], line: Task, partition: str | None
@@ -169,7 +171,7 @@ class Chooser:
         rules = self._rules(task)
         filters = [rule.filter for rule in rules or ()]
         filters += [parse_filter(route.when) for route in task.routes if route.when is not None]
-        filters += [parse_filter(each.rule) for each in task.editors if isinstance(each, FilterStep)]
+        filters += [parse_filter(editor.rule) for editor in task.editors if isinstance(editor, FilterStep)]
         yield from (each.condition for each in filters if isinstance(each, SqlFilter))
 
     def _rules(self, task: TaskFile) -> Sequence[Rule] | None:

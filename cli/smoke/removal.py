@@ -23,7 +23,7 @@ async def remove(place: Place, run: str, settings: Mapping[str, str]) -> str | N
     """
     try:
         ours, others = await _contents(place, run, settings)
-        for session in dict.fromkeys(each.session_id for each in ours if each.session_id is not None):
+        for session in dict.fromkeys(our.session_id for our in ours if our.session_id is not None):
             with contextlib.suppress(BuswayError):  # an entity without sessions refuses them
                 await _take(place, run, settings, session)
         if ours:
@@ -57,9 +57,9 @@ async def _contents(place: Place, run: str, settings: Mapping[str, str]) -> tupl
 async def _take(place: Place, run: str, settings: Mapping[str, str], session: str | None) -> None:
     async with Receiver(place, settings, session) as receiver:
         while held := await receiver.receive(10, _SECONDS):
-            wanted = [each for each in held if each.letter is not None and is_of_run(each.letter, run)]
+            wanted = [message for message in held if message.letter is not None and is_of_run(message.letter, run)]
             await receiver.complete(wanted)
-            others = [each for each in held if each not in wanted]
+            others = [message for message in held if message not in wanted]
             if others:
                 await receiver.give_back(others)
                 return

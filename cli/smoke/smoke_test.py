@@ -30,7 +30,7 @@ _AT_ONCE = 8
 
 def routes_named(names: Sequence[str], configuration: Configuration) -> dict[str, tuple[TaskFile, list[int]]]:
     """Return the tasks with the numbers of their routes; raises ConfigError for unknown ones."""
-    tasks = {each.task: each for each in configuration.tasks}
+    tasks = {task.task: task for task in configuration.tasks}
     if not names:
         return {name: (task, list(range(len(task.branches())))) for name, task in tasks.items()}
     found: dict[str, tuple[TaskFile, list[int]]] = {}
@@ -90,7 +90,7 @@ class SmokeTest:
         reports += await self._sent(probes, wait)
         if not self._as_json:
             typer.echo(_summary(reports))
-        if any(each.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for each in reports):
+        if any(report.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for report in reports):
             return _BAD
         return _INCOMPLETE if untried else _GOOD
 
@@ -110,7 +110,7 @@ class SmokeTest:
                 return report
 
             try:
-                return await asyncio.gather(*(one(each) for each in probes))
+                return await asyncio.gather(*(one(probe) for probe in probes))
             finally:
                 await self._remove(probes)
 
@@ -131,7 +131,7 @@ class SmokeTest:
             if rejects is not None and rejects.queue is not None:
                 place = self._place(rejects.connection, rejects.queue)
                 places[str(place)] = place
-        left = await asyncio.gather(*(remove(each, self._id, self._settings) for each in places.values()))
+        left = await asyncio.gather(*(remove(place, self._id, self._settings) for place in places.values()))
         print_problems([each for each in left if each is not None])
 
     def _watches(self, route: Route) -> list[Watch]:
@@ -163,9 +163,9 @@ class SmokeTest:
         """Yield the subscriptions of a topic: those of --watch, else those of entities/ and of the tasks."""
         site = self._configuration.site(alias)
         named = [
-            each.entity[len(topic) + len(SUBSCRIPTION) :]
-            for each in self._named
-            if each.site == site and each.entity.lower().startswith(f"{topic}{SUBSCRIPTION}".lower())
+            place.entity[len(topic) + len(SUBSCRIPTION) :]
+            for place in self._named
+            if place.site == site and place.entity.lower().startswith(f"{topic}{SUBSCRIPTION}".lower())
         ]
         if named:
             yield from named
@@ -173,7 +173,7 @@ class SmokeTest:
         connection = self._configuration.connections[alias]
         known = self._entities.topic(connection, topic)
         if known is not None:
-            yield from (each.name for each in known.subscriptions)
+            yield from (subscription.name for subscription in known.subscriptions)
             return
         for task in self._configuration.tasks:
             source = task.source
@@ -198,9 +198,9 @@ class SmokeTest:
             if target.topic is not None and not self._watches(probe.route):
                 typer.echo(printable(f"    no subscription of {end} is known: name one with --watch"))
             takers = [
-                each.task
-                for each in self._configuration.tasks
-                if (each.source.connection, each.source.queue) == (target.connection, target.queue) and target.queue
+                task.task
+                for task in self._configuration.tasks
+                if (task.source.connection, task.source.queue) == (target.connection, target.queue) and target.queue
             ]
             if takers:
                 typer.echo(
@@ -240,8 +240,8 @@ def _subscription(text: str, configuration: Configuration) -> Place:
 
 
 def _summary(reports: Sequence[Report]) -> str:
-    good = sum(each.verdict in GOOD for each in reports)
-    untried = sum(each.verdict is Verdict.NOT_TRIED for each in reports)
+    good = sum(report.verdict in GOOD for report in reports)
+    untried = sum(report.verdict is Verdict.NOT_TRIED for report in reports)
     others = len(reports) - good - untried
     parts = [f"{good} of {len(reports)} routes carry messages"]
     parts += [f"{others} do not"] if others else []

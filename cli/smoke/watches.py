@@ -68,10 +68,10 @@ class EntityWatch:
         found: list[Sight] = []
         highest = self._next - 1
         while messages := await _peeked(source, highest + 1):
-            found += [Sight(str(self.place), Letter(each.content, self.place.origin)) for each in messages]
+            found += [Sight(str(self.place), Letter(message.content, self.place.origin)) for message in messages]
             if len(found) > MOST_WAITING:
                 raise TargetUnavailable(f"{self.place}: more than {MOST_WAITING:,} messages wait there")
-            last = max((each.sequence_number or 0 for each in messages), default=highest)
+            last = max((message.sequence_number or 0 for message in messages), default=highest)
             if last <= highest:
                 break
             highest = last
@@ -151,9 +151,9 @@ class Watch(Protocol):
 async def started(watches: Sequence[Watch]) -> AsyncIterator[None]:
     """Start *watches*, and close them at the end."""
     try:
-        for each in watches:
-            await each.start()
+        for watch in watches:
+            await watch.start()
         yield
     finally:
-        for each in watches:
-            await each.close()
+        for watch in watches:
+            await watch.close()

@@ -173,7 +173,7 @@ def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, sett
     create_subscription_with_rule(
         client, topic, subscription, texts, rule=rule.name, sql_filter=str(rule.filter), action=rule.action
     )
-    present = [each.name for each in client.list_rules(topic, subscription)]
+    present = [rule.name for rule in client.list_rules(topic, subscription)]
     if present != [rule.name]:
         raise TargetRefused(
             f"{step.name}: was created with the rule {', '.join(present) or 'none'} instead of {rule.name} "

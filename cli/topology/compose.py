@@ -74,8 +74,8 @@ def write_emulators(configuration: Configuration, needs: Needs, folder: Path) ->
 def compose_of(emulators: Sequence[Emulator]) -> str:
     """Return the compose file for the files `ALIAS.json` in its folder."""
     settings = "".join(f'#   export {name}="{value}"\n' for name, value in settings_of(emulators).items())
-    services = "".join(_service(each, number) for number, each in enumerate(emulators))
-    if any(each.is_hubs for each in emulators):
+    services = "".join(_service(emulator, number) for number, emulator in enumerate(emulators))
+    if any(emulator.is_hubs for emulator in emulators):
         services += f"  azurite:\n    image: {STORAGE_IMAGE}\n"
     return f"{_HEAD}{settings}\nname: busway-emulators\n\nservices:\n{services}"
 
@@ -84,7 +84,8 @@ def settings_of(emulators: Sequence[Emulator]) -> Mapping[str, str]:
     """Return the app settings with which the app uses the emulators."""
     key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
     return {
-        each.setting: f"Endpoint=sb://localhost:{FIRST_PORT + number};{key}" for number, each in enumerate(emulators)
+        emulator.setting: f"Endpoint=sb://localhost:{FIRST_PORT + number};{key}"
+        for number, emulator in enumerate(emulators)
     }
 
 

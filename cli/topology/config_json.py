@@ -46,20 +46,20 @@ _LIMITS: dict[str, Any] = {
 
 def document_of(namespace: Namespace, *, for_emulator: bool = False) -> str:
     """Return the Config.json of a namespace's entities."""
-    hubs = [each for each in namespace.sorted() if each.name.kind is Kind.HUB]
+    hubs = [entity for entity in namespace.sorted() if entity.name.kind is Kind.HUB]
     content: dict[str, Any]
     if hubs:
-        entities = [_hub(each, namespace, for_emulator=for_emulator) for each in hubs]
+        entities = [_hub(hub, namespace, for_emulator=for_emulator) for hub in hubs]
         content = {
             "NamespaceConfig": [{"Type": "EventHub", "Name": EVENT_HUBS_NAME, "Entities": entities}],
             "LoggingConfig": {"Type": "Console"},
         }
     else:
-        queues = [_described(each, for_emulator) for each in namespace.sorted() if each.name.kind is Kind.QUEUE]
+        queues = [_described(entity, for_emulator) for entity in namespace.sorted() if entity.name.kind is Kind.QUEUE]
         topics = [
-            {**_described(each, for_emulator), "Subscriptions": _subscriptions(each, namespace, for_emulator)}
-            for each in namespace.sorted()
-            if each.name.kind is Kind.TOPIC
+            {**_described(entity, for_emulator), "Subscriptions": _subscriptions(entity, namespace, for_emulator)}
+            for entity in namespace.sorted()
+            if entity.name.kind is Kind.TOPIC
         ]
         content = {
             "Namespaces": [{"Name": SERVICE_BUS_NAME, "Queues": queues, "Topics": topics}],
@@ -117,11 +117,11 @@ def _described(entity: Entity, for_emulator: bool) -> dict[str, Any]:
 
 def _subscriptions(topic: Entity, namespace: Namespace, for_emulator: bool) -> list[dict[str, Any]]:
     return [
-        {**_described(each, for_emulator), "Rules": _rules(each)}
-        for each in namespace.sorted()
-        if each.name.kind is Kind.SUBSCRIPTION
-        and each.name.parent is not None
-        and each.name.parent.key == topic.name.key
+        {**_described(entity, for_emulator), "Rules": _rules(entity)}
+        for entity in namespace.sorted()
+        if entity.name.kind is Kind.SUBSCRIPTION
+        and entity.name.parent is not None
+        and entity.name.parent.key == topic.name.key
     ]
 
 
@@ -140,7 +140,7 @@ def _rule(rule: SubscriptionRule) -> dict[str, Any]:
         texts = {pascal(each): getattr(rule.filter, "subject" if each == "label" else each) for each in CORRELATION}
         correlation: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
         if rule.filter.properties:
-            correlation["Properties"] = {name: _written(each) for name, each in rule.filter.properties.items()}
+            correlation["Properties"] = {name: _written(value) for name, value in rule.filter.properties.items()}
         properties = {"FilterType": "Correlation", "CorrelationFilter": correlation}
     else:
         properties = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": rule.filter}}
@@ -155,14 +155,14 @@ def _written(value: Value) -> object:
 
 def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, Any]:
     groups = [
-        each.name.parts[1]
-        for each in namespace.sorted()
-        if each.name.kind is Kind.CONSUMER_GROUP and each.name.parts[0].lower() == hub.name.parts[0].lower()
+        entity.name.parts[1]
+        for entity in namespace.sorted()
+        if entity.name.kind is Kind.CONSUMER_GROUP and entity.name.parts[0].lower() == hub.name.parts[0].lower()
     ]
     described: dict[str, Any] = {
         "Name": hub.name.parts[0],
         "PartitionCount": str(hub.settings.get("partition_count", 1)),
-        "ConsumerGroups": [{"Name": each} for each in groups],
+        "ConsumerGroups": [{"Name": group} for group in groups],
     }
     retention = hub.settings.get("message_retention")
     if isinstance(retention, timedelta) and not for_emulator:
@@ -175,12 +175,14 @@ def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, 
 
 def namespace_in(config: NamespaceConfig) -> Namespace:
     """Return the entities that a Config.json describes."""
-    found: list[Entity] = [Entity(Name(Kind.QUEUE, (each.name,)), _settings(each)) for each in config.queues]
+    found: list[Entity] = [Entity(Name(Kind.QUEUE, (queue.name,)), _settings(queue)) for queue in config.queues]
     for topic in config.topics:
         found.append(Entity(Name(Kind.TOPIC, (topic.name,)), _settings(topic)))
-        for each in topic.subscriptions:
-            rules = tuple(_read_rule(rule) for rule in each.rules)
-            found.append(Entity(Name(Kind.SUBSCRIPTION, (topic.name, each.name)), _settings(each), rules))
+        for subscription in topic.subscriptions:
+            rules = tuple(_read_rule(rule) for rule in subscription.rules)
+            found.append(
+                Entity(Name(Kind.SUBSCRIPTION, (topic.name, subscription.name)), _settings(subscription), rules)
+            )
     for hub in config.hubs:
         settings: dict[str, Setting] = {
             "partition_count": hub.partition_count,
@@ -224,4 +226,4 @@ def _read_rule(rule: Rule) -> SubscriptionRule:
 
 
 def _parameters(values: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, repr(each.payload)) for name, each in values.items())
+    return tuple((name, repr(value.payload)) for name, value in values.items())

@@ -35,7 +35,7 @@ def check_is_empty(
     if name.kind is Kind.QUEUE:
         paths += _checked(name, client.get_queue(first), client.get_queue_runtime_properties(first), first)
     else:
-        wanted = name.parts[1:] or [each.name for each in client.list_subscriptions(first)]
+        wanted = name.parts[1:] or [subscription.name for subscription in client.list_subscriptions(first)]
         if name.kind is Kind.TOPIC:
             paths.append(first)  # its scheduled messages
         for each in wanted:

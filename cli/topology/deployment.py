@@ -89,14 +89,14 @@ def _journal(configuration: Configuration) -> dict[str, Any] | None:
     if journal.event_hub is not None:
         # Of several aliases of one namespace, the site has the first.
         key = configuration.connections[journal.event_hub.connection].key
-        alias = next(alias for alias, each in configuration.connections.items() if each.key == key)
+        alias = next(alias for alias, connection in configuration.connections.items() if connection.key == key)
         described["hub"] = {"alias": alias, "name": journal.event_hub.hub}
     return described
 
 
 def _uses(configuration: Configuration) -> _Uses:
     """Return the entities that the app receives from and sends to, by the key of their connection."""
-    uses: _Uses = {each.key: {"receives": {}, "sends": {}} for each in configuration.connections.values()}
+    uses: _Uses = {connection.key: {"receives": {}, "sends": {}} for connection in configuration.connections.values()}
     for source in [*(task.source for task in configuration.tasks), *(tap.source for tap in configuration.taps)]:
         connection = configuration.connections[source.connection]
         if connection.is_namespace:
@@ -136,15 +136,17 @@ def _listed(uses: dict[str, dict[Any, None]], what: str) -> dict[str, list[Any]]
 def _stores(configuration: Configuration) -> set[str]:
     """Return the app settings of editors' stores: options with a setting and a container in it."""
     options = (model for task in configuration.tasks for step in task.editors for model in _models(step))
-    return {vars(each)["setting"] for each in options if {"setting", "container"} <= set(type(each).model_fields)}
+    return {vars(option)["setting"] for option in options if {"setting", "container"} <= set(type(option).model_fields)}
 
 
 def _secrets(configuration: Configuration) -> set[str]:
     """Return the secrets that connections and the keys of editors name."""
-    names = {each.secret for each in configuration.connections.values() if each.secret is not None}
+    names = {connection.secret for connection in configuration.connections.values() if connection.secret is not None}
     for task in configuration.tasks:
         for model in (model for step in task.editors for model in _models(step)):
-            annotations: dict[str, object] = {name: each.annotation for name, each in type(model).model_fields.items()}
+            annotations: dict[str, object] = {
+                name: model_field.annotation for name, model_field in type(model).model_fields.items()
+            }
             names |= {getattr(model, name) for name, annotation in annotations.items() if annotation is KeyName}
     return names
 

@@ -134,11 +134,11 @@ def difference(
             continue
         before = len(steps) + len(obstacles)
         changes = list(_changes(need, entity))
-        fixed = [each for each in changes if each.setting in FIXED]
-        obstacles += [_fixed(need, each) for each in fixed]
-        other = [each for each in changes if each.setting not in FIXED]
+        fixed = [change for change in changes if change.setting in FIXED]
+        obstacles += [_fixed(need, change) for change in fixed]
+        other = [change for change in changes if change.setting not in FIXED]
         if other:
-            settings = {each.setting: each.needs for each in other}
+            settings = {change.setting: change.needs for change in other}
             by = tuple(need.needed_by)
             steps.append(Step(Action.CHANGE, entity.name, settings, tuple(other), needed_by=by))
         steps += _rule_steps(need, entity)
@@ -148,16 +148,16 @@ def difference(
     obstacles += unhidden
     steps += _unwanted(needed, present)
     return Difference(
-        tuple(sorted((each for each in steps if not each.is_deletion), key=lambda each: each.order)),
+        tuple(sorted((step for step in steps if not step.is_deletion), key=lambda each: each.order)),
         tuple(obstacles),
-        tuple(sorted((each for each in steps if each.is_deletion), key=lambda each: each.order)),
+        tuple(sorted((step for step in steps if step.is_deletion), key=lambda each: each.order)),
         unchanged,
     )
 
 
 def creation(need: Needed) -> Step:
     """Return the step that creates an entity with all its settings and its rule."""
-    settings = {name: each.value for name, each in need.needs.items()}
+    settings = {name: need.value for name, need in need.needs.items()}
     if need.name.kind in {Kind.QUEUE, Kind.TOPIC, Kind.SUBSCRIPTION}:
         settings["user_metadata"] = f"{OWNER} {', '.join(need.needed_by)}"[:1024]
     if not settings.get("requires_duplicate_detection", True):

@@ -44,7 +44,7 @@ def problems_of(alias: str, needed: Mapping[tuple[Kind, str], Needed]) -> Iterat
 
 def warnings_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[str]:
     """Yield the limits of the service that the namespace reaches with what is needed, or nearly so."""
-    names: dict[tuple[Kind, str], Name] = {each.name.key: each.name for each in present.entities.values()}
+    names: dict[tuple[Kind, str], Name] = {entity.name.key: entity.name for entity in present.entities.values()}
     names |= {need.name.key: need.name for need in needed.values() if need.name.key not in names}
     kinds = Counter(kind for kind, _ in names)
     counts = [

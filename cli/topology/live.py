@@ -46,16 +46,18 @@ def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[
     Raises the SDK's errors. Subscriptions and rules are a request for each topic and subscription.
     """
     wanted = None if topics is None else {each.lower() for each in topics}
-    found = [_entity(Kind.QUEUE, (each.name,), each) for each in client.list_queues()]
+    found = [_entity(Kind.QUEUE, (queue.name,), queue) for queue in client.list_queues()]
     names = []
     for topic in client.list_topics():
         found.append(_entity(Kind.TOPIC, (topic.name,), topic))
         if wanted is None or topic.name.lower() in wanted:
             names.append(topic.name)
     with ThreadPoolExecutor(_READERS) as pool:
-        lists = pool.map(lambda topic: [(topic, each) for each in client.list_subscriptions(topic)], names)
+        lists = pool.map(
+            lambda topic: [(topic, subscription) for subscription in client.list_subscriptions(topic)], names
+        )
         subscriptions = [pair for pairs in lists for pair in pairs]
-        rules = pool.map(lambda pair: [_rule(each) for each in client.list_rules(pair[0], pair[1].name)], subscriptions)
+        rules = pool.map(lambda pair: [_rule(rule) for rule in client.list_rules(pair[0], pair[1].name)], subscriptions)
         for (topic_name, subscription), its_rules in zip(subscriptions, rules, strict=True):
             parts = (topic_name, subscription.name)
             found.append(_entity(Kind.SUBSCRIPTION, parts, subscription, tuple(its_rules)))
@@ -131,7 +133,7 @@ def read_hubs(names: Iterable[Name], ask: Callable[[Name], int | None]) -> Names
     """Return those hubs and consumer groups of *names* that exist; *ask* returns the partitions, None if missing."""
     found: list[Entity] = []
     missing: set[tuple[Kind, str]] = set()
-    for name in sorted(names, key=lambda each: (each.kind is Kind.CONSUMER_GROUP, each.key)):
+    for name in sorted(names, key=lambda name: (name.kind is Kind.CONSUMER_GROUP, name.key)):
         if name.parent is None or name.parent.key not in missing:
             count = ask(name)
             if count is None:

@@ -117,7 +117,7 @@ class Namespace:
 
     def __init__(self, entities: Iterable[Entity]) -> None:
         """Index *entities* by their names."""
-        self.entities = {each.name.key: each for each in entities}
+        self.entities = {entity.name.key: entity for entity in entities}
 
     def find(self, name: Name) -> Entity | None:
         """Return the entity of this name, ignoring case."""
@@ -125,7 +125,7 @@ class Namespace:
 
     def sorted(self) -> list[Entity]:
         """Return the entities in the order in which they would be created."""
-        return sorted(self.entities.values(), key=lambda each: (ORDER[each.name.kind], each.name.key))
+        return sorted(self.entities.values(), key=lambda entity: (ORDER[entity.name.kind], entity.name.key))
 
 
 def text_of(value: Setting, setting: str = "") -> str:

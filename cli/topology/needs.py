@@ -321,7 +321,10 @@ class _Collector:
 def sets_session_id(action: str | None) -> bool:
     """Return whether an action gives messages a session id."""
     statements = () if action is None else parse_action(action).statements
-    return any(isinstance(each, Set) and key_of(each.property) == (Scope.SYSTEM, "sessionid") for each in statements)
+    return any(
+        isinstance(statement, Set) and key_of(statement.property) == (Scope.SYSTEM, "sessionid")
+        for statement in statements
+    )
 
 
 def deliveries_for(hold: timedelta) -> int:

@@ -163,7 +163,7 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
 
 def _unread_topics(alias: str, needs: Needs, key: str, present: Namespace) -> Iterable[str]:
     """Yield the topics that tasks send to and nobody subscribes to."""
-    names = [each.name for each in present.entities.values()]
+    names = [entity.name for entity in present.entities.values()]
     names += [need.name for need in needs.namespaces[key].values()]
     subscribed = {name.parts[0].lower() for name in names if name.kind is Kind.SUBSCRIPTION}
     for need in needs.namespaces[key].values():

@@ -96,14 +96,14 @@ def _summary(site: SitePlan) -> str:
 
 
 def _lines(site: SitePlan, *, prune: bool) -> Iterator[str]:
-    yield from (f"! {each}" for each in site.errors)
+    yield from (f"! {error}" for error in site.errors)
     if site.difference is None:
         return
     for step in site.difference.steps:
         yield from _step_lines(step)
     if site.by_hand:
         yield "Event hubs are administered in Resource Manager:"
-        yield from (f"  {each}" for each in az_commands(site.by_hand, site.place, is_hubs=True))
+        yield from (f"  {command}" for command in az_commands(site.by_hand, site.place, is_hubs=True))
     for obstacle in site.difference.obstacles:
         yield f"! {obstacle.name}: cannot change in place: {obstacle.problem}"
         yield f"    way round: {obstacle.way_round}"
@@ -112,7 +112,7 @@ def _lines(site: SitePlan, *, prune: bool) -> Iterator[str]:
             yield from _step_lines(step)
         else:
             yield f"? {_title(step)}: kept without --prune"
-    yield from (f"! {each}" for each in site.warnings)
+    yield from (f"! {warning}" for warning in site.warnings)
 
 
 def _step_lines(step: Step) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _step_lines(step: Step) -> Iterator[str]:
         yield from [f"    {by}"] if step.needed_by else []
     if step.action is Action.CREATE:
         settings = [f"{name} {text_of(value, name)}" for name, value in step.settings.items() if name not in _HIDDEN]
-        yield from (f"    {each}" for each in settings)
+        yield from (f"    {setting}" for setting in settings)
         if step.rule is not None:
             yield f"    only rule: {step.rule}"
     if step.action is Action.CHANGE:
@@ -162,15 +162,15 @@ def document_of(plan: Plan) -> str:
             "resource_manager": [_step(step) for step in site.by_hand],
             "extras": [_step(step) for step in site.difference.extras] if site.difference else [],
             "cannot_change": [
-                {"entity": str(each.name), "problem": each.problem, "way_round": each.way_round}
-                for each in (site.difference.obstacles if site.difference else ())
+                {"entity": str(obstacle.name), "problem": obstacle.problem, "way_round": obstacle.way_round}
+                for obstacle in (site.difference.obstacles if site.difference else ())
             ],
         }
         for site in plan.sites
     }
     found = [
-        {"entity": str(each.name), "what": each.what, "first": each.first, "second": each.second}
-        for each in plan.drifts
+        {"entity": str(drift.name), "what": drift.what, "first": drift.first, "second": drift.second}
+        for drift in plan.drifts
     ]
     return json.dumps({"exit_code": plan.exit_code, "sites": sites, "drift": found}, indent=2)
 

@@ -73,14 +73,14 @@ def _decided(one: Needed | None, other: Needed | None) -> set[str]:
 
 
 def _settings(one: Entity, other: Entity, labels: tuple[str, str], decided: set[str]) -> Iterator[Drift]:
-    both_detect = all(each.settings.get("requires_duplicate_detection") for each in (one, other))
+    both_detect = all(entity.settings.get("requires_duplicate_detection") for entity in (one, other))
     for setting, known in SETTINGS.items():
         if not known.is_noticed:
             continue
         is_known = setting in one.settings and setting in other.settings and setting not in decided
         if not is_known or (setting == "duplicate_detection_history_time_window" and not both_detect):
             continue
-        texts = [text_of(each.settings[setting], setting) for each in (one, other)]
+        texts = [text_of(entity.settings[setting], setting) for entity in (one, other)]
         if texts[0] != texts[1]:
             yield Drift(one.name, setting, f"{labels[0]} has {texts[0]}", f"{labels[1]} has {texts[1]}")
 

@@ -42,15 +42,15 @@ class Actions:
     async def settle_all(self, deliveries: Sequence[Delivery], outcome: Outcome) -> dict[int, str]:
         """Settle messages and return the failures: delivery id → condition."""
         # The link forgets a message with the answer, whatever it is, and would wait for a second one in vain.
-        known = [each for each in deliveries if each.tag not in self._unknown_to_link]
-        unknown = [each for each in deliveries if each.tag in self._unknown_to_link]
-        self._unknown_to_link.update(each.tag for each in known)
+        known = [delivery for delivery in deliveries if delivery.tag not in self._unknown_to_link]
+        unknown = [delivery for delivery in deliveries if delivery.tag in self._unknown_to_link]
+        self._unknown_to_link.update(delivery.tag for delivery in known)
         failures = await self.receiver.settle(known, outcome) if known else {}
         return failures | (await self.receiver.settle_without_link(unknown, outcome) if unknown else {})
 
     def unsettled(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         """Return the messages that the function has not settled itself."""
-        return [each for each in deliveries if each.tag not in self._settled]
+        return [delivery for delivery in deliveries if delivery.tag not in self._settled]
 
 
 class ActionsCache:
@@ -69,7 +69,7 @@ class ActionsCache:
     @contextmanager
     def holding(self, actions: Actions, deliveries: Sequence[Delivery]) -> Iterator[None]:
         """Let the messages and their session be found."""
-        tokens = [str(uuid.UUID(bytes_le=each.tag)) for each in deliveries]
+        tokens = [str(uuid.UUID(bytes_le=delivery.tag)) for delivery in deliveries]
         session_id = actions.receiver.session_id
         for token, delivery in zip(tokens, deliveries, strict=True):
             self._by_token.setdefault(token, (delivery, actions))

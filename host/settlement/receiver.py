@@ -62,16 +62,16 @@ class Receiver:
         except TargetUnavailable:
             if self.session_id is not None:
                 raise
-            failures = dict.fromkeys((each.delivery_id for each in deliveries), _NO_CONNECTION)
+            failures = dict.fromkeys((delivery.delivery_id for delivery in deliveries), _NO_CONNECTION)
         if failures and self.session_id is None and self.is_lost:
-            lost = [each for each in deliveries if each.delivery_id in failures]
+            lost = [delivery for delivery in deliveries if delivery.delivery_id in failures]
             return await self.settle_without_link(lost, outcome)
         return failures
 
     async def settle_without_link(self, deliveries: Sequence[Delivery], outcome: Outcome) -> dict[int, str]:
         """Settle messages that the link does not know any more, and return the failures: in a session all."""
         if self.session_id is not None:
-            return {each.delivery_id: SESSION_LOCK_LOST for each in deliveries}
+            return {delivery.delivery_id: SESSION_LOCK_LOST for delivery in deliveries}
         connection = self.connection
         if connection.raw.is_broken:
             connection = await self._source.open()
@@ -85,7 +85,7 @@ class Receiver:
             return None
 
         try:
-            answers = await asyncio.gather(*(settle(each) for each in deliveries))
+            answers = await asyncio.gather(*(settle(delivery) for delivery in deliveries))
         finally:
             if connection is not self.connection:
                 await connection.close()

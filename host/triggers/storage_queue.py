@@ -89,8 +89,8 @@ class StorageQueueListener:
                 continue
             with _trying("read messages", self._queue):
                 messages = [
-                    each
-                    async for each in queue.receive_messages(
+                    message
+                    async for message in queue.receive_messages(
                         visibility_timeout=_INVISIBLE_SECONDS, max_messages=self._options.batch_size
                     )
                 ]

@@ -20,17 +20,17 @@ def heartbeat_timer(
     recorders: Mapping[str, TaskRecorder],
 ) -> HeartbeatTimer | None:
     """Return what sends the heartbeats; None if no task has any, or without a place for the status."""
-    tasks = [each for each in configuration.tasks if each.heartbeat is not None]
+    tasks = [task for task in configuration.tasks if task.heartbeat is not None]
     if not tasks or store_problem(configuration, settings) is not None:
         return None
     opened = open_outputs(configuration, settings)
-    routes = [each for task in tasks for each in _routes(task, opened[task.source.connection], recorders[task.task])]
+    routes = [route for task in tasks for route in _routes(task, opened[task.source.connection], recorders[task.task])]
     return HeartbeatTimer(routes, partial(open_store, configuration, settings))
 
 
 def heartbeat_schedule(configuration: Configuration) -> str | None:
     """Return the schedule (NCRONTAB) of a task that wants more than one a minute, None if no task does."""
-    intervals = [each.heartbeat.every.total_seconds() for each in configuration.tasks if each.heartbeat is not None]
+    intervals = [task.heartbeat.every.total_seconds() for task in configuration.tasks if task.heartbeat is not None]
     shortest = int(min(intervals, default=_MINUTE))
     return None if shortest >= _MINUTE else f"*/{shortest} * * * * *"
 

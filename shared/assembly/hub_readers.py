@@ -28,5 +28,5 @@ def hub_reader(
     hub = EventHub(Namespace.of(key, settings, [name]), name, group)
     client = container_client(HOST_STORAGE, host_storage(settings), CONTAINER)
     checkpoints = HostCheckpoints(client, hub.namespace, hub.name, hub.consumer_group)
-    partitions = None if task.source.partitions is None else [str(each) for each in task.source.partitions]
+    partitions = None if task.source.partitions is None else [str(partition) for partition in task.source.partitions]
     return HubReader(task.task, hub, checkpoints, pipeline.run, shutdown, partitions=partitions)

@@ -126,7 +126,7 @@ class Journals:
                 yield file, PeekingTap(self._tap(file), origin, open_peeker, self._sink)
 
     def _tap(self, file: TapFile) -> Tap:
-        task = next(each for each in self._configuration.tasks if each.task == file.tap.of)
+        task = next(task for task in self._configuration.tasks if task.task == file.tap.of)
         if self._sink is None:
             raise ConfigError([Problem(self._configuration.place(file), "there is no journal to write to")])
         source = file.source
@@ -152,7 +152,10 @@ class Journals:
 
 def actions_of(file: TaskFile) -> list[Action]:
     """Return the actions of a task's rule and of its routes."""
-    texts = [file.source.rule.action if file.source.rule is not None else None, *(each.action for each in file.routes)]
+    texts = [
+        file.source.rule.action if file.source.rule is not None else None,
+        *(route.action for route in file.routes),
+    ]
     return [parse_action(text) for text in texts if text is not None]
 
 

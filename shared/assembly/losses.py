@@ -35,7 +35,7 @@ def loss_watches(
     journal = configuration.journal
     if choice == OFF or store_problem(configuration, settings) is not None or journal is None or journal.blob is None:
         return LossWatches()
-    watched = [tasks for tasks in _by_source(configuration) if all(each.journal is not False for each in tasks)]
+    watched = [tasks for tasks in _by_source(configuration) if all(task.journal is not False for task in tasks)]
     if not watched:
         return LossWatches()
     from shared.stores.container import ContainerDocuments  # noqa: PLC0415 - imports the SDK
@@ -46,14 +46,14 @@ def loss_watches(
     watches = [
         LossWatch(
             _place(configuration, tasks[0]),
-            {each.task: JournalTail(blobs, each.task) for each in tasks},
+            {task.task: JournalTail(blobs, task.task) for task in tasks},
             source,
             states,
             telemetry,
         )
         for tasks, source in zip(watched, sources, strict=True)
     ]
-    return LossWatches(watches, [blobs, states, *(each for each in sources if isinstance(each, _Hub))])
+    return LossWatches(watches, [blobs, states, *(source for source in sources if isinstance(source, _Hub))])
 
 
 class _Closable(Protocol):
@@ -70,8 +70,8 @@ class LossWatches:
 
     async def close(self) -> None:
         """Close all connections."""
-        for each in self._connections:
-            await each.close()
+        for connection in self._connections:
+            await connection.close()
 
 
 def _by_source(configuration: Configuration) -> list[list[TaskFile]]:
@@ -121,7 +121,7 @@ class _Entity:
     async def look(self, part: int, gaps: Sequence[Gap], high: int) -> Seen:  # noqa: ARG002 - of a hub
         from shared.ends.service_bus.missing import Range, held_numbers  # noqa: PLC0415 - imports the SDK
 
-        held, until = await held_numbers(self._open, part, [Range(each.first, each.last) for each in gaps])
+        held, until = await held_numbers(self._open, part, [Range(gap.first, gap.last) for gap in gaps])
         return Seen([Held(*each) for each in held], until)
 
     async def dead_letters(self, after: int) -> DeadLetters:
@@ -130,7 +130,7 @@ class _Entity:
         if not self._has_dead_letters:
             return DeadLetters((), is_complete=True)
         found, is_complete = await dead_letters(self._open_dead, after, has_own_numbers=not self._is_subscription)
-        return DeadLetters([Dead(*each) for each in found], is_complete)
+        return DeadLetters([Dead(*letter) for letter in found], is_complete)
 
 
 class _Hub:

@@ -30,7 +30,7 @@ def measurements_schedule(settings: Mapping[str, str]) -> str | None:
 
 def measurements(configuration: Configuration, status: Status) -> list[Measurement]:
     """Return the values of all gauges; what is unknown has none."""
-    sources = {each.task: source_attributes(each, configuration) for each in configuration.tasks}
+    sources = {task.task: source_attributes(task, configuration) for task in configuration.tasks}
     found = []
     for task in status.tasks:
         source = sources[task.task]
@@ -47,11 +47,11 @@ def measurements(configuration: Configuration, status: Status) -> list[Measureme
             for dead in task.dead_letters
             for entity, count in _counted(dead)
         ]
-        for each in task.heartbeats:
-            route = {**source, names.ROUTE: str(each.route), names.TARGET: str(each.target)}
-            found.append(Measurement(names.HEARTBEAT_MISSED.name, int(each.missed), route))
-            if each.latency is not None and not each.missed:
-                found.append(Measurement(names.HEARTBEAT_LATENCY.name, each.latency, route))
+        for heartbeat in task.heartbeats:
+            route = {**source, names.ROUTE: str(heartbeat.route), names.TARGET: str(heartbeat.target)}
+            found.append(Measurement(names.HEARTBEAT_MISSED.name, int(heartbeat.missed), route))
+            if heartbeat.latency is not None and not heartbeat.missed:
+                found.append(Measurement(names.HEARTBEAT_LATENCY.name, heartbeat.latency, route))
     return found
 
 

@@ -30,4 +30,4 @@ def pauses(
             return Order.RUN
         return Order.GIVE_BACK if control.closed else Order.WAIT
 
-    return {each.task: Pause(each.task, partial(read, each.task), clock) for each in configuration.tasks}
+    return {task.task: Pause(task.task, partial(read, task.task), clock) for task in configuration.tasks}

@@ -148,11 +148,11 @@ class StatusReader:
     async def read(self, tasks: Iterable[str] = ()) -> Status:
         """Return the status of all tasks, or of *tasks*; raises nothing that concerns one site only."""
         wanted = set(tasks)
-        files = [each for each in self._configuration.tasks if not wanted or each.task in wanted]
+        files = [task for task in self._configuration.tasks if not wanted or task.task in wanted]
         sites = _Sites(self)
         reading, looks, (reconciled, findings, of_hour) = await asyncio.gather(
             self._read_reports(has_losses=True),
-            asyncio.gather(*(sites.look(each) for each in files)),
+            asyncio.gather(*(sites.look(file) for file in files)),
             self._reconciled(),
         )
         statuses: list[TaskStatus] = []
@@ -171,7 +171,7 @@ class StatusReader:
         if isinstance(reconciled, str):
             unknown["reconciliation"] = reconciled
         site_statuses = sites.statuses()
-        gaps = [each.reason or "" for each in site_statuses if each.reachable is False]
+        gaps = [site_status.reason or "" for site_status in site_statuses if site_status.reachable is False]
         gaps += [unknown["instances"]] if "instances" in unknown else []
         health, sentence = verdict(statuses, gaps)
         return Status(
@@ -182,7 +182,7 @@ class StatusReader:
             sites=site_statuses,
             instances=None
             if isinstance(reading.reports, str)
-            else [instance_status(each, reading.now) for each in reading.reports.instances],
+            else [instance_status(instance, reading.now) for instance in reading.reports.instances],
             reconciliation=None if isinstance(reconciled, str) else reconciled,
             last_hour=of_hour,
             notes=_notes(reading),
@@ -192,7 +192,7 @@ class StatusReader:
     async def history(self, tasks: Iterable[str] = (), hours: int = 3) -> History:
         """Return the charts of the last *hours* of all tasks, or of *tasks*."""
         wanted = set(tasks)
-        names = [each.task for each in self._configuration.tasks if not wanted or each.task in wanted]
+        names = [task.task for task in self._configuration.tasks if not wanted or task.task in wanted]
         reading = await self._read_reports(hours)
         last = int(reading.now.timestamp()) // 60
         first = last - hours * 60 + 1
@@ -214,7 +214,7 @@ class StatusReader:
             return "the source does not number its messages"
         if file.journal is False:
             return "a task with `journal: off` cannot be watched for losses"
-        state = states.get(file.task) or next((each for each in states.values() if file.task in each.offsets), None)
+        state = states.get(file.task) or next((state for state in states.values() if file.task in state.offsets), None)
         return losses(state, reading.now, is_hub=file.source.hub is not None)
 
     async def close(self) -> None:
@@ -229,7 +229,7 @@ class StatusReader:
         targets = dict.fromkeys(self.place(branch.target) for branch in file.branches())
         kind = self._configuration.connections[file.source.connection].kind
         rejects = None if file.rejects is None else self.place(file.rejects)
-        heartbeats = [self.place(each) for each in heartbeat_targets(file)]
+        heartbeats = [self.place(target) for target in heartbeat_targets(file)]
         every = 0.0 if file.heartbeat is None else file.heartbeat.every.total_seconds()
         lanes = file.levers.lanes
         return TaskPlaces(file.task, self.place(file.source), kind, tuple(targets), rejects, lanes, heartbeats, every)
@@ -283,7 +283,7 @@ class StatusReader:
                 return _Reading(now, text, (), text)
             last = hour_of(reports.now)
             found = await self._store.history(range(last - hours, last + 1))
-            watched = await self._store.losses(each.task for each in self._configuration.tasks) if has_losses else {}
+            watched = await self._store.losses(task.task for task in self._configuration.tasks) if has_losses else {}
         except BuswayError as error:
             return _Reading(now, str(error), (), str(error))
         return _Reading(reports.now, reports, found, watched)
@@ -388,8 +388,8 @@ def _notes(reading: _Reading) -> list[str]:
     if isinstance(reading.reports, str):
         return []
     notes = [f"{name} is not a report of an instance; delete it" for name in reading.reports.damaged]
-    for each in reading.reports.instances:
-        status = instance_status(each, reading.now)
+    for instance in reading.reports.instances:
+        status = instance_status(instance, reading.now)
         if status.alive and abs(status.clock_ahead) > _CLOCK_SECONDS:
             notes.append(f"the clock of instance {status.instance} is {status.clock_ahead:+.0f} s off")
     return notes

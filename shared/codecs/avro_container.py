@@ -86,7 +86,7 @@ def single_values(content: bytes, most: int) -> list[bytes]:
             raise MessageRejected("TrailingBytes", "body has bytes after the end of its Avro")
         # Each has the schema: few bytes could become many.
         _LARGEST.check((len(found) + count) * len(writer.text) + len(plain), content)
-        found += [_container(writer, 1, each) for each in values]
+        found += [_container(writer, 1, value) for value in values]
     return found
 
 

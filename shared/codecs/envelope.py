@@ -36,7 +36,7 @@ _ATTRIBUTES = ("specversion", "type", "source", "id", "sourcekind", "datacontent
 _BEGINNING = f'{{"specversion":"{_VERSION}","type":"{EVENT_TYPE}",'.encode()
 _BEGINNINGS = (_BEGINNING, b"[" + _BEGINNING)
 # Base64 of whole groups of three bytes, which what follows does not change.
-_BASE64_BEGINNINGS = tuple(base64.b64encode(each[: len(each) // 3 * 3]) for each in _BEGINNINGS)
+_BASE64_BEGINNINGS = tuple(base64.b64encode(beginning[: len(beginning) // 3 * 3]) for beginning in _BEGINNINGS)
 
 
 class Event(NamedTuple):

@@ -144,16 +144,16 @@ class Batch:
             return False
         if self._within is None:
             return True
-        first, last = (each.message.arrival.enqueued_time for each in (group.entries[0], entry))
+        first, last = (entry.message.arrival.enqueued_time for entry in (group.entries[0], entry))
         return first is not None and last is not None and abs(last - first) <= self._within
 
     def _fill(self, group: _Group) -> Message:
-        messages = [each.message for each in group.entries]
+        messages = [entry.message for entry in group.entries]
         message = messages[0].copy()
         raw = message.sections
         raw.application_properties = _common_properties(group.properties)
         raw.properties = _common_fields(messages)
-        if any(each.sections.message_annotations != raw.message_annotations for each in messages):
+        if any(message.sections.message_annotations != raw.message_annotations for message in messages):
             partition_key = message.annotation(_PARTITION_KEY)
             raw.message_annotations = b""
             message.set_annotations({_PARTITION_KEY: partition_key} if partition_key is not None else {})

@@ -92,8 +92,8 @@ class ClaimRestore:
         if self._deletes:
             taken = [
                 message.arrival
-                for message, each in zip(messages, results, strict=True)
-                if not isinstance(each, Postponed)
+                for message, result in zip(messages, results, strict=True)
+                if not isinstance(result, Postponed)
             ]
             self._open.append((Counter(taken), restored))
         return results

@@ -130,7 +130,7 @@ class CloudEvents:
         else:
             content_type = attributes.pop("datacontenttype", None)
             if self._to == "binary":
-                changes |= {f"{self._prefix}{name}": _value(each) for name, each in attributes.items()}
+                changes |= {f"{self._prefix}{name}": _value(attribute) for name, attribute in attributes.items()}
             if event.data is not None:
                 message.body = event.data
             elif media_type.startswith(self._codec.ANY_FORMAT):

@@ -155,7 +155,7 @@ class EnrichOptions(Strict):
         if self.default is None:
             return None
         properties, members = self._columns()
-        unmatched = set(self.default) ^ {each.column for each in (*properties.values(), *members.values())}
+        unmatched = set(self.default) ^ {column.column for column in (*properties.values(), *members.values())}
         if unmatched:
             raise ValueError(f"default: {min(unmatched)!r}, expected a value for each column that is used")
         return enrichment(self.default, properties, members, "default")
@@ -170,7 +170,7 @@ class EnrichOptions(Strict):
         """Return the columns that become properties, and those that become members of the body."""
         used = self.properties, self.body.set if self.body is not None else {}
         properties, members = (
-            {name: each if isinstance(each, Column) else Column(column=each) for name, each in columns.items()}
+            {name: column if isinstance(column, Column) else Column(column=column) for name, column in columns.items()}
             for columns in used
         )
         return properties, members
@@ -222,10 +222,10 @@ class Enrich:
         table = await self._table.current(timeout_seconds) if self._table is not None else {}
         edited = await self._time_limit.each(lambda message: self._edit(message, table), messages)
         return [
-            MessageRejected(each.reason, f"{self.name}: {each.description}")
-            if isinstance(each, MessageRejected)
-            else (each,)
-            for each in edited
+            MessageRejected(message.reason, f"{self.name}: {message.description}")
+            if isinstance(message, MessageRejected)
+            else (message,)
+            for message in edited
         ]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:

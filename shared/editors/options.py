@@ -112,7 +112,7 @@ def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], st
     return checked
 
 
-SYSTEM_NAMES = sorted({each.name for each in SYSTEM_PROPERTIES.values()})
+SYSTEM_NAMES = sorted({system_property.name for system_property in SYSTEM_PROPERTIES.values()})
 
 type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
 type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]

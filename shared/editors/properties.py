@@ -135,7 +135,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Return a function that tests whether a name in lower case matches one of *patterns*."""
     if not patterns:
         return lambda _: False
-    match = re.compile("|".join(f"(?:{_expression(each.lower())})" for each in patterns), re.DOTALL).fullmatch
+    match = re.compile("|".join(f"(?:{_expression(pattern.lower())})" for pattern in patterns), re.DOTALL).fullmatch
     return lambda name: match(name) is not None
 
 

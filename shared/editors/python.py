@@ -105,7 +105,7 @@ class Python:
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - each call has a limit
         """Return the answer for each message; the messages stay unchanged."""
         results = await self._thread.map(self.edit, [message.copy() for message in messages])
-        return [_answer(each) for each in results]
+        return [_answer(result) for result in results]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Do nothing: no state is kept."""
@@ -124,7 +124,7 @@ class Python:
         if found is None:
             return Withheld(f"withheld by {self._label}")
         messages = (found,) if isinstance(found, Message) else found
-        if not isinstance(messages, (list, tuple)) or not all(isinstance(each, Message) for each in messages):
+        if not isinstance(messages, (list, tuple)) or not all(isinstance(message, Message) for message in messages):
             raise self._rejected(f"returned a {type(found).__name__}, expected a message, a list of messages or None")
         if not messages:
             return Withheld(f"withheld by {self._label}")
@@ -205,9 +205,9 @@ def _distinct(messages: Sequence[Message]) -> Sequence[Message]:
     """Return *messages*, with a copy for each repeated one, because later editors change them in place."""
     seen: set[int] = set()
     distinct = []
-    for each in messages:
-        distinct.append(each.copy() if id(each) in seen else each)
-        seen.add(id(each))
+    for message in messages:
+        distinct.append(message.copy() if id(message) in seen else message)
+        seen.add(id(message))
     return distinct
 
 

@@ -61,7 +61,7 @@ class ValidateOptions(Strict):
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
         checks = (self.body_schema, self.avro, self.required_properties, self.content_type, self.max_size)
-        if all(each is None for each in checks):
+        if all(check is None for check in checks):
             raise ValueError("checks nothing, expected schema, avro, required_properties, content_type or max_size")
         if self.body_schema is not None and self.avro is not None:
             raise ValueError("has schema and avro, expected one: a body is either JSON or Avro")

@@ -96,7 +96,7 @@ _CAUSES = {
 }
 """The causes that answers name, in our words: the rest of an answer may quote what was sent."""
 _WAIT = re.compile(r"wait (\d{1,3}) seconds")
-_BY_CONDITION = {condition: each for each in REACTIONS for condition in each.conditions}
+_BY_CONDITION = {condition: reaction for reaction in REACTIONS for condition in reaction.conditions}
 
 
 def reaction_to(condition: str | None, otherwise: Reaction = UNREACHABLE) -> Reaction:

@@ -162,7 +162,7 @@ class BlobSink:
             uncertain = blob.uncertain
             if await self._has_landed(stream, blob):
                 writing.landed.extend(uncertain)
-        members = [each for each in members if not writing.has_landed(each)]
+        members = [member for member in members if not writing.has_landed(member)]
         while members:
             blob = await self._current(stream)
             try:

@@ -33,7 +33,7 @@ class Hop(NamedTuple):
     @property
     def began(self) -> int:
         """When the source enqueued the message, or else when it was first seen; in microseconds since 1970 UTC."""
-        known = [int(each["enqueued_time"]) for each in self.records if "enqueued_time" in each]
+        known = [int(record["enqueued_time"]) for record in self.records if "enqueued_time" in record]
         # A storage queue reports whole seconds: the message came within this one.
         known = [each if each % _SECOND else each + _SECOND - 1 for each in known]
         return min([*known, int(self.records[0]["journal_time"])])
@@ -62,8 +62,8 @@ class Hop(NamedTuple):
 
     def changes(self) -> list[str]:
         """Return what the editors of the task changed, as far as the journal has it."""
-        received = next((each for each in self.records if each["outcome"] == "received"), None)
-        sent = [each for each in self.records if each["outcome"] == "sent" and each.get("edited")]
+        received = next((record for record in self.records if record["outcome"] == "received"), None)
+        sent = [record for record in self.records if record["outcome"] == "sent" and record.get("edited")]
         if received is None or not sent:
             return []
         found: dict[str, None] = {}
@@ -117,7 +117,7 @@ def _batch_of(record: Record) -> tuple[Place, str, int]:
 
 def hops(records: Iterable[Record]) -> list[Hop]:
     """Return the hops of *records*, the earliest first."""
-    ordered = sorted(records, key=lambda each: (each["journal_time"], each["role"] == "target"))
+    ordered = sorted(records, key=lambda record: (record["journal_time"], record["role"] == "target"))
     times = EnqueuedTimes()
     for record in ordered:
         times.note(record)

@@ -76,7 +76,7 @@ class Imprinter:
 
     def __init__(self, actions: Iterable[Action] = ()) -> None:
         """Collect the properties that the actions set or remove."""
-        changed = [each.property for action in actions for each in action.statements]
+        changed = [statement.property for action in actions for statement in action.statements]
         self._left_out = frozenset(each.name.lower().encode() for each in changed if each.scope is Scope.USER)
         system = [SYSTEM_PROPERTIES[each.name.lower()].name for each in changed if each.scope is Scope.SYSTEM]
         covered = tuple(index for index, name in _COVERED.items() if name not in system)

@@ -59,8 +59,12 @@ class _Mark(NamedTuple):
 
     def after(self, peeked: Sequence[PeekedMessage]) -> Self:
         """Return the mark after these messages; scheduled ones are not enqueued yet."""
-        numbers = [each.sequence_number for each in peeked if each.sequence_number is not None]
-        times = [each.enqueued_time for each in peeked if not each.is_scheduled and each.enqueued_time is not None]
+        numbers = [message.sequence_number for message in peeked if message.sequence_number is not None]
+        times = [
+            message.enqueued_time
+            for message in peeked
+            if not message.is_scheduled and message.enqueued_time is not None
+        ]
         return type(self)(max(numbers, default=self.sequence_number), max([self.enqueued_time, *times]))
 
     def contradicts(self, message: PeekedMessage) -> bool:
@@ -93,7 +97,7 @@ class PeekingTap:
                 _LOGGER.warning("%s: %s/%s: %s", self._tap.name, self._origin.site, self._origin.entity, text)
                 self._mark = _Mark()
             while messages := await peeker.peek(self._mark.sequence_number + 1, MESSAGES_AT_ONCE):
-                present = [each.content for each in messages if not each.is_scheduled]
+                present = [message.content for message in messages if not message.is_scheduled]
                 await self._tap.see(present)
                 mark = self._mark.after(messages)
                 if mark.sequence_number <= self._mark.sequence_number:
@@ -107,4 +111,4 @@ class PeekingTap:
         if mark.sequence_number == 0:
             return False
         first = await peeker.peek(1, _FIRST_MESSAGES)
-        return any(mark.contradicts(each) for each in first if not each.is_scheduled)
+        return any(mark.contradicts(message) for message in first if not message.is_scheduled)

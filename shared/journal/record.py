@@ -120,8 +120,8 @@ def _type_of(field: Field) -> object:
 _SHAPE = msgspec.defstruct(
     "_SHAPE",
     [
-        (each.name, Optional[_type_of(each)], None) if each.is_nullable else (each.name, _type_of(each))  # noqa: UP045 - built
-        for each in FIELDS
+        (field.name, Optional[_type_of(field)], None) if field.is_nullable else (field.name, _type_of(field))  # noqa: UP045 - built
+        for field in FIELDS
     ],
     kw_only=True,
 )

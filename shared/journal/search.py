@@ -16,7 +16,7 @@ _HOUR = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 _LONGEST_LINE = 1 << 20
 _MOST_RATIO, _ALWAYS_TAKEN = 100, 16 << 20
 """How many times as large as its file a text may be: a few bytes can become a thousand times as many."""
-_FIELDS = frozenset(each.name for each in FIELDS)
+_FIELDS = frozenset(field.name for field in FIELDS)
 _MOST_RECORDS, _MOST_ROUNDS = 10_000, 50
 
 

@@ -151,7 +151,7 @@ class TaskJournal:
         place, outcome = origin._replace(partition=None), {"outcome": GAP}
         line = OutcomeLine(reason=f"{gap.records} records could not be written")
         ends = dict.fromkeys((gap.first, gap.last))
-        return b"".join(member((line,), self._constants(role, outcome, place, each)) for each in ends)
+        return b"".join(member((line,), self._constants(role, outcome, place, end)) for end in ends)
 
 
 class _OfBatch(NamedTuple):
@@ -171,5 +171,5 @@ class _Gap(NamedTuple):
     def with_more(self, lost: "_Gap") -> "_Gap":
         """Return the union of both gaps."""
         ends = (self.first, self.last, lost.first, lost.last)
-        times = sorted(ends, key=lambda each: each.journal_time)
+        times = sorted(ends, key=lambda end: end.journal_time)
         return _Gap(times[0], times[-1], self.records + lost.records)

@@ -51,7 +51,7 @@ class MessageTrace(Struct, frozen=True):
 def trace_document(message_id: str, hours: Sequence[str], way: Sequence[Hop], problems: Sequence[str]) -> MessageTrace:
     """Return the hops of a message; what a terminal would act on is escaped."""
     return MessageTrace(
-        printable(message_id), hours[0], hours[-1], [_hop(each) for each in way], [printable(each) for each in problems]
+        printable(message_id), hours[0], hours[-1], [_hop(hop) for hop in way], [printable(each) for each in problems]
     )
 
 
@@ -65,8 +65,8 @@ def _hop(hop: Hop) -> TraceHop:
         place.sequence_number,
         _time(hop.began),
         None if outcome is None else printable(str(outcome["outcome"])),
-        [_step(each, hop.began) for each in hop.records],
-        [printable(each) for each in hop.changes()],
+        [_step(record, hop.began) for record in hop.records],
+        [printable(change) for change in hop.changes()],
     )
 
 
@@ -81,7 +81,7 @@ def _step(record: Record, began: int) -> TraceStep:
         printable(str(record["outcome"])),
         None if place is None else printable(str(place)),
         None if reason is None else printable(str(reason)),
-        [printable(each) for each in _notes(record)],
+        [printable(note) for note in _notes(record)],
     )
 
 

@@ -24,8 +24,8 @@ async def trace(container: Container, message_id: str, hours: Sequence[str]) -> 
     tasks = await container.folders(_TASKS)
     prefixes = [f"{task}date={hour[:10]}/hour={hour[11:]}/" for task in tasks for hour in hours]
     listings = await some_at_once([container.listed(prefix) for prefix in prefixes])
-    blobs = [each for listing in listings for each in listing.blobs if each.name.endswith(".jsonl.gz") and each.size]
-    size = sum(each.size for each in blobs)
+    blobs = [blob for listing in listings for blob in listing.blobs if blob.name.endswith(".jsonl.gz") and blob.size]
+    size = sum(blob.size for blob in blobs)
     if size > MOST_BYTES:
         text = f"the journals of {hours[0]} to {hours[-1]} have {size >> 20:,} MB, expected at most {MOST_BYTES >> 20}"
         raise TargetRefused(f"{text}: search fewer hours, or run busway trace")

@@ -77,7 +77,7 @@ class BindingOutput:
         if collected is None:
             error = TargetRefused(f"{self.site}/{entity}: sent outside of a function that has its output binding")
             return [error for _ in messages]
-        collected.setdefault(self, []).extend(each.content.decode() for each in messages)
+        collected.setdefault(self, []).extend(message.content.decode() for message in messages)
         return [None for _ in messages]
 
     async def close(self) -> None:

@@ -54,11 +54,11 @@ class Heartbeats:
         """Send the last one of each route of this task on; raises nothing."""
         # One for each route: a sender may have put thousands into a batch.
         own = {
-            each.route: (item.arrival, each)
-            for item, each in found.items()
-            if each.task == self._task and each.route < len(self._targets)
+            heartbeat.route: (item.arrival, heartbeat)
+            for item, heartbeat in found.items()
+            if heartbeat.task == self._task and heartbeat.route < len(self._targets)
         }
-        await asyncio.gather(*(self._send(arrival, each) for arrival, each in own.values()))
+        await asyncio.gather(*(self._send(arrival, heartbeat) for arrival, heartbeat in own.values()))
 
     async def _send(self, arrival: Arrival, heartbeat: Heartbeat) -> None:
         refusal = await self._refusal(self._targets[heartbeat.route], arrival, heartbeat)

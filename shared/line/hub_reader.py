@@ -97,7 +97,7 @@ class HubReader:
                 batch = await opened.link.receive(_BATCH, _LOOK_SECONDS)
                 if not batch:
                     continue
-                await self._run([each.payload for each in batch], name)
+                await self._run([delivery.payload for delivery in batch], name)
                 last = _arrival_of(batch[-1].payload)
                 if last.offset is None or last.sequence_number is None:
                     raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")

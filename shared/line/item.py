@@ -296,7 +296,7 @@ class Item(Struct, eq=False):
     def _unlink(self) -> None:
         """End its following of another item."""
         if self.leader is not None:
-            self.leader.followers = [each for each in self.leader.followers if each is not self]
+            self.leader.followers = [follower for follower in self.leader.followers if follower is not self]
             self.leader = self.joined = None
 
     def depart(self, departed: Imprint | None) -> None:

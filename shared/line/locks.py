@@ -164,7 +164,7 @@ class Locks:
         due = [key for key, end in self._ends.items() if key in self._unknown or end <= soon]
         errors = await asyncio.gather(*(self._renew(key) for key in due if key not in self._refused))
         if errors:
-            self._source.log(next((each for each in errors if each is not None), None))
+            self._source.log(next((error for error in errors if error is not None), None))
 
     async def complete(self, tokens: Iterable[bytes | None]) -> None:
         """Complete messages; one that cannot be is completed by the host, or delivered again and recognized."""
@@ -181,7 +181,7 @@ class Locks:
 
         named = {token for token in tokens if token is not None}
         answers = await asyncio.gather(*map(complete, named - self._settled))
-        errors = [each for each in answers if each is not None]
+        errors = [answer for answer in answers if answer is not None]
         if errors:
             _LOGGER.warning("%s: %d messages were not completed: %s", self._source.task, len(errors), errors[0])
 

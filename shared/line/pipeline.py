@@ -166,7 +166,11 @@ class Pipeline:
     def _locks(self, items: Sequence[Item], session: HeldSession | None) -> Locks | None:
         """Return the locks on a delivery, None if its source has none."""
         originals = [item.original for item in items]
-        ends = {each.lock_token: each.arrival.locked_until for each in originals if each.lock_token is not None}
+        ends = {
+            original.lock_token: original.arrival.locked_until
+            for original in originals
+            if original.lock_token is not None
+        }
         if self._source_locks is None or not ends:
             return None
         return Locks(self._source_locks, ends, session, host_renews=self._task.one_by_one)

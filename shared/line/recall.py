@@ -82,7 +82,7 @@ class Recall:
     def _follow(self, batch: Batch) -> None:
         """Note the last message of a partition."""
         partition = batch.origin.partition
-        numbers = [number for each in batch.parts if (number := each.arrival.sequence_number) is not None]
+        numbers = [number for part in batch.parts if (number := part.arrival.sequence_number) is not None]
         if partition is not None and numbers:
             self._last[partition] = numbers[-1]
 

@@ -86,7 +86,9 @@ class Router:
         self._routes = tuple(routes)
         self.fans_out = any(route.others for route in routes)
         """Whether a message may have several targets."""
-        self.bindings = tuple(dict.fromkeys(each.target.binding for each in routes if each.target.binding is not None))
+        self.bindings = tuple(
+            dict.fromkeys(route.target.binding for route in routes if route.target.binding is not None)
+        )
         """The output bindings that the function of the task declares."""
 
     def route(self, message: Message) -> Sequence[Target]:

@@ -61,9 +61,9 @@ class Sender:
             while True:
                 errors = await self._attempt(items, uncounted, deadline, progress)
                 attempts += 1
-                if not errors or all(isinstance(each, MessageRejected) for each in errors):
+                if not errors or all(isinstance(error, MessageRejected) for error in errors):
                     return next(iter(errors), None)
-                if not await deadline.pause(max(wait_seconds(each, attempts) for each in errors)):
+                if not await deadline.pause(max(wait_seconds(error, attempts) for error in errors)):
                     return errors[0]
                 _leave_lost(items, deadline)
         except LockLost as error:
@@ -88,7 +88,7 @@ class Sender:
                 if target is not last:
                     last, waiting = target, by_target.setdefault(target, [])
                 waiting.append(item)
-        answers = await _all_answers([self._send(*each, deadline) for each in by_target.items()], progress)
+        answers = await _all_answers([self._send(*item, deadline) for item in by_target.items()], progress)
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         attempts.append((_REJECT_LIMIT, self._rejects.admit(uncounted)))
@@ -102,7 +102,7 @@ class Sender:
             # An operator who reads in the log that the batch waits may end the process.
             await progress()
         # Of two with one name, the one with an error counts.
-        self._outages.note(dict(sorted(attempts, key=lambda each: each[1] is not None)))
+        self._outages.note(dict(sorted(attempts, key=lambda attempt: attempt[1] is not None)))
         return [error for _, error in attempts if error is not None]
 
     async def _send(self, target: Target, waiting: Sequence[Item], deadline: Deadline) -> BuswayError | None:
@@ -116,7 +116,7 @@ class Sender:
         calls = calls_at_once(messages) if target.at_once else [range(len(messages))]
 
         async def call(positions: Sequence[int]) -> None:
-            part = [messages[each] for each in positions]
+            part = [messages[position] for position in positions]
             returned = await target.output.send(target.entity, part, timeout_seconds=timeout_seconds)
             for position, answer in zip(positions, returned, strict=True):
                 answers[position] = answer

@@ -85,7 +85,7 @@ class JournalTail:
         """Return the offsets of the present end, so that only what comes is read."""
         offsets = Offsets(_hour(now - _BEHIND))
         for listing in await self._listings(offsets, now):
-            offsets.blobs |= {each.name: each.size for each in listing.blobs}
+            offsets.blobs |= {blob.name: blob.size for blob in listing.blobs}
         return offsets
 
     async def read(self, offsets: Offsets, now: datetime) -> Reading:
@@ -94,7 +94,7 @@ class JournalTail:
         damaged: list[str] = []
         total = 0
         is_complete = True
-        sizes = {each.name: each.size for listing in await self._listings(offsets, now) for each in listing.blobs}
+        sizes = {blob.name: blob.size for listing in await self._listings(offsets, now) for blob in listing.blobs}
         for name, size in sizes.items():
             position = offsets.blobs.get(name, 0)
             while position < size and total < LOOK_BYTES and len(lines) < MOST_LINES:

@@ -130,12 +130,12 @@ class Numbers(msgspec.Struct, omit_defaults=True):
                 self.due.remove(each.scheduled)
             elif each.scheduled is not None and self.floor is not None and each.number > self.floor:
                 self.credits.append((each.number, enqueued))
-        self.credits = [each for each in self.credits if each[1] > now - _REMEMBERED_CREDIT][-MOST_GAPS:]
+        self.credits = [credit for credit in self.credits if credit[1] > now - _REMEMBERED_CREDIT][-MOST_GAPS:]
         self.due = [each for each in self.due if each > now - _REMEMBERED][-MOST_GAPS:]
-        self.losses = [each for each in self.losses if now - each.found < _REMEMBERED]
+        self.losses = [loss for loss in self.losses if now - loss.found < _REMEMBERED]
         surplus = len(self.gaps) - MOST_GAPS
         if surplus > 0:
-            self.unwatched += sum(each.count for each in self.gaps[:surplus])
+            self.unwatched += sum(gap.count for gap in self.gaps[:surplus])
             del self.gaps[:surplus]
         return recovered
 
@@ -159,7 +159,7 @@ class Numbers(msgspec.Struct, omit_defaults=True):
             gap = self.gaps[at]
             below = Gap(gap.first, number - 1, gap.since, gap.after, max(enqueued, gap.after), gap.absent)
             above = Gap(number + 1, gap.last, gap.since, min(enqueued, gap.before), gap.before, gap.absent)
-            self.gaps[at : at + 1] = [each for each in (below, above) if each.count > 0]
+            self.gaps[at : at + 1] = [gap for gap in (below, above) if gap.count > 0]
             return 0
         return self._recover(number)
 
@@ -167,24 +167,24 @@ class Numbers(msgspec.Struct, omit_defaults=True):
         for at, loss in enumerate(self.losses):
             if loss.first <= number <= loss.last:
                 parts = [loss.part(loss.first, number - 1), loss.part(number + 1, loss.last)]
-                self.losses[at : at + 1] = [each for each in parts if each.count > 0]
+                self.losses[at : at + 1] = [part for part in parts if part.count > 0]
                 return 1
         return 0
 
     def _start_again(self, number: int, enqueued: int) -> None:
-        self.unwatched += sum(each.count for each in self.gaps)
+        self.unwatched += sum(gap.count for gap in self.gaps)
         self.gaps, self.credits, self.due, self.dead_mark = [], [], [], 0
         self.since, self.floor, self.high, self.high_time = enqueued, number, number, enqueued
 
     def questions(self) -> list[Gap]:
         """Return the numbers to look for at the source, in their order."""
-        gaps = [each for each in self.gaps if each.last >= self.resume]
-        return [each.part(max(each.first, self.resume), each.last, each.absent) for each in gaps]
+        gaps = [gap for gap in self.gaps if gap.last >= self.resume]
+        return [gap.part(max(gap.first, self.resume), gap.last, gap.absent) for gap in gaps]
 
     def answer(self, held: Sequence[Held], until: int | None, now: int) -> None:
         """Divide the gaps in question by what the source holds; it was looked at up to *until*, None for to its end."""
         numbers = sorted(held)
-        keys = [each.number for each in numbers]
+        keys = [number.number for number in numbers]
         asked = {gap.last: gap for gap in self.questions()}
         answered: list[Gap] = []
         for gap in self.gaps:
@@ -198,16 +198,16 @@ class Numbers(msgspec.Struct, omit_defaults=True):
             parts = [gap.part(gap.first, seen.first - 1, gap.absent)]
             parts += _runs(seen.part(seen.first, last, gap.absent), within, now)
             parts.append(gap.part(last + 1, gap.last, gap.absent))
-            answered += [each for each in parts if each.count > 0]
+            answered += [part for part in parts if part.count > 0]
         self.gaps = answered
         self.resume = 0 if until is None else until + 1
 
     def candidates(self, now: int) -> list[Gap]:
         """Return the gaps that are losses unless a dead letter, a credit or a gap of the journal explains them."""
         return [
-            each
-            for each in self.gaps
-            if now - each.since >= GRACE and each.absent is not None and now - each.absent >= PATIENCE
+            gap
+            for gap in self.gaps
+            if now - gap.since >= GRACE and gap.absent is not None and now - gap.absent >= PATIENCE
         ]
 
     def explain(self, dead: Sequence[Dead]) -> int:
@@ -237,35 +237,37 @@ class Numbers(msgspec.Struct, omit_defaults=True):
     def lose(self, now: int) -> list[Loss]:
         """Turn the candidates into losses, and return these; which numbers were of scheduled messages is not known."""
         candidates = self.candidates(now)
-        gone = {each.first for each in candidates}
-        self.gaps = [each for each in self.gaps if each.first not in gone]
+        gone = {candidate.first for candidate in candidates}
+        self.gaps = [gap for gap in self.gaps if gap.first not in gone]
         explained = {gap.first for gap in candidates if any(_explains(credit, gap) for credit in self.credits)}
         used = [credit for credit in self.credits if any(_explains(credit, gap) for gap in candidates)]
         doubtful = sum(gap.count for gap in candidates if gap.first in explained)
-        self.credits = [each for each in self.credits if each not in used] + used[doubtful:]
+        self.credits = [credit for credit in self.credits if credit not in used] + used[doubtful:]
         if len(used) >= doubtful:
-            candidates = [each for each in candidates if each.first not in explained]
-        lost = [Loss(each.first, each.last, now, each.after, each.before) for each in candidates]
+            candidates = [candidate for candidate in candidates if candidate.first not in explained]
+        lost = [
+            Loss(candidate.first, candidate.last, now, candidate.after, candidate.before) for candidate in candidates
+        ]
         left = len(used) if len(used) < doubtful else 0
-        for each in lost:
-            if each.first in explained:
-                each.scheduled = min(left, each.count)
-                left -= each.scheduled
+        for loss in lost:
+            if loss.first in explained:
+                loss.scheduled = min(left, loss.count)
+                left -= loss.scheduled
         self.losses = [*self.losses, *lost][-MOST_LOSSES:]
         return lost
 
     def forgive(self, first: int, last: int) -> int:
         """Give up the gaps that were seen first between two times; return their numbers."""
-        forgiven = [each for each in self.gaps if first <= each.since <= last]
-        self.gaps = [each for each in self.gaps if not first <= each.since <= last]
-        count = sum(each.count for each in forgiven)
+        forgiven = [gap for gap in self.gaps if first <= gap.since <= last]
+        self.gaps = [gap for gap in self.gaps if not first <= gap.since <= last]
+        count = sum(gap.count for gap in forgiven)
         self.unwatched += count
         return count
 
     def _take(self, gap: Gap, number: int) -> None:
         at = next(at for at, each in enumerate(self.gaps) if each.first == gap.first)
         parts = [gap.part(gap.first, number - 1, gap.absent), gap.part(number + 1, gap.last, gap.absent)]
-        self.gaps[at : at + 1] = [each for each in parts if each.count > 0]
+        self.gaps[at : at + 1] = [part for part in parts if part.count > 0]
 
 
 def _explains(credit: tuple[int, int], gap: Gap) -> bool:

@@ -52,6 +52,6 @@ def text_of(found: Sequence[Found], *, is_hub: bool, most: int = 20) -> str:
     """Return sequence numbers such as 17, 21-23; of a hub with their partitions."""
     texts = []
     for part, group in groupby(found[:most], key=lambda each: each.part if is_hub else 0):
-        numbers = ", ".join(str(each.first) if each.count == 1 else f"{each.first}-{each.last}" for _, each in group)
+        numbers = ", ".join(str(loss.first) if loss.count == 1 else f"{loss.first}-{loss.last}" for _, loss in group)
         texts.append(f"{numbers} of partition {part}" if is_hub else numbers)
     return "; ".join(texts) + (f" and {len(found) - most} more ranges" if len(found) > most else "")

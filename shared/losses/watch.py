@@ -117,7 +117,7 @@ class LossWatch:
         document = await self._states.read(blob_name(self.task))
         version = None if document is None else document.version
         state = None if document is None else _decoded(document.content)
-        oldest = None if state is None else min((each.hour for each in state.offsets.values()), default=None)
+        oldest = None if state is None else min((offset.hour for offset in state.offsets.values()), default=None)
         if (
             state is not None
             and state.place == str(self._place)
@@ -134,7 +134,7 @@ class LossWatch:
         for task, tail in self._tails.items():
             state.offsets[task] = await tail.start(now)
         # At a task's first start nothing was received before the first look.
-        state.is_first = document is None and not any(each.blobs for each in state.offsets.values())
+        state.is_first = document is None and not any(offset.blobs for offset in state.offsets.values())
         return state, version, b""
 
     async def _read(self, state: WatchState, now: datetime) -> bool:
@@ -185,7 +185,7 @@ class LossWatch:
         time = round(now.timestamp() * 1000)
         if state.lacks and state.lacks[-1] + 2 * GRACE < time:
             state.lacks = []
-        suspected = {int(name): each for name, each in state.parts.items() if each.candidates(time)}
+        suspected = {int(name): part for name, part in state.parts.items() if part.candidates(time)}
         if not suspected:
             return []
         known: dict[int, Numbers] = {}
@@ -237,7 +237,7 @@ class LossWatch:
 
 def _essence(state: WatchState) -> bytes:
     """Return what must not be lost when the process ends; offsets and received numbers can be read again."""
-    parts = [[name, each.gaps, each.losses, each.dead_mark] for name, each in state.parts.items()]
+    parts = [[name, part.gaps, part.losses, part.dead_mark] for name, part in state.parts.items()]
     return msgspec.json.encode([parts, state.lacks])
 
 

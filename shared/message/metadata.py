@@ -167,4 +167,11 @@ def entity_that_gave_up(arrival: Arrival) -> str | None:
 @lru_cache(maxsize=256)
 def _owner_of_dead_letters(entity: str) -> str | None:
     """Return the entity to which the dead-letter queue *entity* belongs, None if *entity* is not one."""
-    return next((entity[: -len(each)] for each in DEAD_LETTER_QUEUES if entity.lower().endswith(each)), None)
+    return next(
+        (
+            entity[: -len(dead_letter_queue)]
+            for dead_letter_queue in DEAD_LETTER_QUEUES
+            if entity.lower().endswith(dead_letter_queue)
+        ),
+        None,
+    )

@@ -132,7 +132,7 @@ def _of_execution(container: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_date(arguments: object, day: date) -> list[str]:
     """Return *arguments* with `--date` set to *day*."""
-    kept = [str(each) for each in arguments] if isinstance(arguments, (list, tuple)) else []
+    kept = [str(argument) for argument in arguments] if isinstance(arguments, (list, tuple)) else []
     while DATE in kept:
         at = kept.index(DATE)
         del kept[at : at + 2]
@@ -143,7 +143,7 @@ def _is_for(template: object, day: date) -> bool:
     containers = template.get("containers") if isinstance(template, dict) else None
     arguments = (containers[0].get("args") or []) if containers else []
     dated = [value for name, value in pairwise(arguments) if name == DATE]
-    dated += [each.removeprefix(f"{DATE}=") for each in arguments if str(each).startswith(f"{DATE}=")]
+    dated += [argument.removeprefix(f"{DATE}=") for argument in arguments if str(argument).startswith(f"{DATE}=")]
     return day.isoformat() in dated
 
 

@@ -58,7 +58,7 @@ class Agenda:
 
     def keys_of(self, session_id: str | None) -> list[str]:
         """Return the messages of a session, or with None all."""
-        return [key for key, each in self._sessions.items() if session_id is None or each == session_id]
+        return [key for key, session in self._sessions.items() if session_id is None or session == session_id]
 
     def has_more(self, session_id: str | None) -> bool:
         """Return whether something of a session, or with None anything, is to be done."""

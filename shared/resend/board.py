@@ -55,11 +55,11 @@ class Board:
         """Show bodies only with *shows_bodies*."""
         self._settings = settings
         self._shows_bodies = shows_bodies
-        known = [KnownEntity("dead letters", each) for each in dead_letter_queues(configuration)]
-        known += [KnownEntity("rejects", each) for each in rejects_queues(configuration)]
-        self._known = {address(each.place): each for each in known}
+        known = [KnownEntity("dead letters", queue) for queue in dead_letter_queues(configuration)]
+        known += [KnownEntity("rejects", queue) for queue in rejects_queues(configuration)]
+        self._known = {address(entity.place): entity for entity in known}
         targets = [target for task in configuration.tasks for target in task.targets()]
-        self._destinations = sorted({f"{each.connection}/{each.entity}" for each in targets})
+        self._destinations = sorted({f"{target.connection}/{target.entity}" for target in targets})
 
     def place(self, entity: str) -> Place:
         """Return the entity CONNECTION/ENTITY; raises ConfigError if no task has it."""
@@ -111,8 +111,8 @@ class Board:
         except BuswayError as error:
             return DeadEntity(name, str(known.place), known.kind, None, unknown=_reason(error))
         shown = [
-            DeadGroup(GroupChoice(*each.name), each.count, each.oldest, each.newest, each.example)
-            for each in groups.reasons()[:MOST_GROUPS]
+            DeadGroup(GroupChoice(*reason.name), reason.count, reason.oldest, reason.newest, reason.example)
+            for reason in groups.reasons()[:MOST_GROUPS]
         ]
         return DeadEntity(name, str(known.place), known.kind, groups.count, is_cut, shown)
 
@@ -122,7 +122,7 @@ class Board:
             message = letter.unwrapped() if letter.is_wrapped else letter.message
             if message is None:
                 raise MessageRejected("MalformedMessage", "its sections are not AMQP")  # noqa: TRY301 - one answer
-            shown = [LetterField(each.name, each.type, each.value) for each in fields(message)]
+            shown = [LetterField(field.name, field.type, field.value) for field in fields(message)]
             body = "\n".join(body_lines(message)) if self._shows_bodies else None
         except MessageRejected as error:
             return LetterDetail(*head, [], None, unreadable=error.description)

@@ -119,12 +119,12 @@ class TargetDelivery:
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all to one destination, in their order."""
         destination = messages[0].destination
-        keys = [each.key for each in messages]
+        keys = [message.key for message in messages]
         await self._note_number(destination, messages[0].outgoing.session_id)
         await self.ledger.note(SENDING, keys, str(destination))
         output = self._outputs[destination.alias]
         answers = await output.send(
-            destination.entity, [each.outgoing for each in messages], timeout_seconds=SEND_SECONDS
+            destination.entity, [message.outgoing for message in messages], timeout_seconds=SEND_SECONDS
         )
         result = Attempt()
         for key, answer in zip(keys, answers, strict=True):

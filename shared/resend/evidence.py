@@ -62,7 +62,7 @@ async def answers(
     """
     readable = _readable(scene.place, destination, scene.configuration)
     if readable is None:
-        return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
     entity = place_of(destination, scene.configuration)
     return await answers_at(questions, scene.place, readable, scene.settings, stopping, ledger=ledger, entity=entity)
 
@@ -91,13 +91,13 @@ async def answers_at(
             key = resent_key(letter, place, ledger)
             if key is not None:
                 there.add(key)
-    found = {each.key: Answer.SENT if each.key in there else Answer.UNCLEAR for each in questions}
-    unclear = [each for each in questions if found[each.key] is Answer.UNCLEAR]
+    found = {question.key: Answer.SENT if question.key in there else Answer.UNCLEAR for question in questions}
+    unclear = [question for question in questions if found[question.key] is Answer.UNCLEAR]
     if unclear and entity is not None:
         # What is in a topic cannot be seen.
         seen = (numbers, probes) if entity.entity.lower() == readable.entity.lower() else (set[int](), None)
-        for each in await never_entered(unclear, entity, settings, *seen, copies=there, ledger=ledger):
-            found[each.key] = Answer.NOT_SENT
+        for question in await never_entered(unclear, entity, settings, *seen, copies=there, ledger=ledger):
+            found[question.key] = Answer.NOT_SENT
     return found
 
 
@@ -122,31 +122,31 @@ async def never_entered(
     await clear_probes(entity, settings, probes or {}, to, ledger)
     end = await next_number(entity, settings, questions[0].session_id, to, ledger)
     known = {*there, *ledger.numbers_of(to)}
-    noted = [each for each in ledger.entries.values() if each.to == to and each.number is not None]
+    noted = [entry for entry in ledger.entries.values() if entry.to == to and entry.number is not None]
     marks = ledger.marks_of(to)
     # The numbers of one partition show nothing of the others.
     if end is None or any(map(partition_of, known)) or (probes is None and not is_increasing(ledger.numbers_of(to))):
         return []
     return [
-        each
-        for each in questions
-        if each.entry.run in marks
-        and (probes is None or probes.get(marks[each.entry.run]) == each.entry.run)
+        question
+        for question in questions
+        if question.entry.run in marks
+        and (probes is None or probes.get(marks[question.entry.run]) == question.entry.run)
         # An earlier run may have noted the numbers of an entity that was created again since.
-        and is_complete(marks[each.entry.run], end, known.union(_numbers(noted, each.entry.run)))
-        and all(key in copies for key in each.sent_before if ledger.entries[key].run == each.entry.run)
+        and is_complete(marks[question.entry.run], end, known.union(_numbers(noted, question.entry.run)))
+        and all(key in copies for key in question.sent_before if ledger.entries[key].run == question.entry.run)
     ]
 
 
 def _numbers(entries: Iterable[Entry], first_run: int) -> Iterator[int]:
     """Yield the numbers that runs from *first_run* on have noted."""
-    yield from (each.number for each in entries if each.run >= first_run and each.number is not None)
+    yield from (entry.number for entry in entries if entry.run >= first_run and entry.number is not None)
 
 
 async def may_look(questions: Sequence[Question], ledger: Ledger, stopping: asyncio.Event) -> bool:
     """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
     # The line is written before the first attempt; the last one may be as long ago as the end of its process.
-    latest = min(max(each.entry.at for each in questions) + SEND_SECONDS, ledger.quiet_since)
+    latest = min(max(question.entry.at for question in questions) + SEND_SECONDS, ledger.quiet_since)
     left = latest + SETTLE_SECONDS - ledger.clock.now().timestamp()
     if left > 0:
         with contextlib.suppress(TimeoutError):
@@ -171,15 +171,15 @@ async def copies_of(
 ) -> AsyncGenerator[tuple[str, Letter, PeekedMessage]]:
     """Yield what runs with *ledger* sent to *readable* for messages of *place*, with their keys; raises as `peek`."""
     async with contextlib.aclosing(peek(readable, settings)) as found:
-        async for letter, each in found:
+        async for letter, message in found:
             key = resent_key(letter, place, ledger)
             if key is not None:
-                yield key, letter, each
+                yield key, letter, message
 
 
 def by_destination(questions: Iterable[Question]) -> dict[str, list[Question]]:
     """Return *questions* by the target that the ledger has."""
     found: dict[str, list[Question]] = {}
-    for each in questions:
-        found.setdefault(each.entry.to, []).append(each)
+    for question in questions:
+        found.setdefault(question.entry.to, []).append(question)
     return found

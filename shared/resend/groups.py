@@ -77,7 +77,7 @@ class Groups:
     @property
     def count(self) -> int:
         """The number of messages."""
-        return sum(each.count for each in self.every())
+        return sum(group.count for group in self.every())
 
     def every(self) -> "list[Group[Any]]":
         """Return the groups of both kinds, of which an entity has one."""
@@ -98,13 +98,13 @@ class Groups:
             "messages": self.count,
             "groups": [
                 {
-                    **each.name._asdict(),
-                    "count": each.count,
-                    "oldest_seconds": each.oldest,
-                    "newest_seconds": each.newest,
-                    "example_number": each.example,
+                    **group.name._asdict(),
+                    "count": group.count,
+                    "oldest_seconds": group.oldest,
+                    "newest_seconds": group.newest,
+                    "example_number": group.example,
                 }
-                for each in self.every()
+                for group in self.every()
             ],
         }
 

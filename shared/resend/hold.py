@@ -36,7 +36,7 @@ class Hold:
 
     def of(self, keys: Sequence[str]) -> list[LockedMessage]:
         """Return the messages with *keys* that are still locked."""
-        return [each for each in map(self._messages.get, keys) if each is not None]
+        return [message for message in map(self._messages.get, keys) if message is not None]
 
     def add(self, key: str, message: LockedMessage) -> None:
         """Hold a message to be sent; one that came before has lost its lock."""

@@ -27,7 +27,7 @@ class HubSink:
         """Send *member*; raises TargetUnavailable or TargetRefused unless the hub accepts it."""
         found = events([member])
         bodies = [found] if isinstance(found, bytes) else [each.encode() for each in found]
-        messages = [Outgoing(Sections(body=data(each)).encode(), None, None, None) for each in bodies]
+        messages = [Outgoing(Sections(body=data(body)).encode(), None, None, None) for body in bodies]
         for error in await self._output.send(self._hub, messages, timeout_seconds=_SEND_SECONDS):
             if error is not None:
                 raise error

@@ -37,7 +37,7 @@ async def inventory_of(
     """Peek at *place* and return the selected messages that can be sent, of the first *most*; no content is kept."""
     found = Inventory({}, Groups(place, datetime.now(UTC)), Counter(), Counter(), 0)
     async with contextlib.aclosing(peek(place, settings, most=most)) as letters:
-        async for letter, each in letters:
+        async for letter, message in letters:
             if selection.is_complete:
                 break
             if (keys is not None and letter.key not in keys) or not selection.takes(letter):
@@ -45,7 +45,7 @@ async def inventory_of(
             if letter.key is None:
                 found.unreachable["cannot be read: its sections are not AMQP"] += 1
                 continue
-            if not each.is_active:
+            if not message.is_active:
                 found.unreachable["is deferred or scheduled, and is not delivered to a receiver"] += 1
                 continue
             destination = None if routing is None else await routing(letter)
@@ -55,5 +55,5 @@ async def inventory_of(
             if destination is not None:
                 found.destinations[str(destination)] += 1
             found.sessions[letter.key] = letter.session_id
-            found.groups.add(letter, each)
+            found.groups.add(letter, message)
     return found._replace(unevaluated=selection.unevaluated)

@@ -162,7 +162,7 @@ class Ledger:
 
     def count(self, *states: str) -> int:
         """Return the number of messages in *states*."""
-        return sum(each.state in states for each in self.entries.values())
+        return sum(entry.state in states for entry in self.entries.values())
 
     async def note(
         self, state: str, keys: Iterable[str], to: str, *, numbers: Sequence[int] = (), marks: Sequence[str] = ()

@@ -54,9 +54,9 @@ class Letter:
             self.session_id = self.message_id = None
         self._rejected_at = next(
             (
-                each
-                for each in rejected
-                if f"{each.site}/{each.entity}" == self._texts.get(rejection.SOURCE, "").partition(_PARTITIONS)[0]
+                source
+                for source in rejected
+                if f"{source.site}/{source.entity}" == self._texts.get(rejection.SOURCE, "").partition(_PARTITIONS)[0]
             ),
             None,
         )

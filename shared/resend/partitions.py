@@ -13,6 +13,6 @@ def partition_of(number: int) -> int:
 def by_partition[T](items: Iterable[T], number_of: Callable[[T], int]) -> list[list[T]]:
     """Return *items* by the partitions of their sequence numbers."""
     found: dict[int, list[T]] = {}
-    for each in items:
-        found.setdefault(partition_of(number_of(each)), []).append(each)
+    for item in items:
+        found.setdefault(partition_of(number_of(item)), []).append(item)
     return [*found.values()]

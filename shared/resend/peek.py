@@ -26,10 +26,12 @@ async def peek(
     async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
         last, seen = first - 1, 0
         while messages := await _page(opened, last + 1, MESSAGES_AT_ONCE if most is None else most - seen):
-            for each in messages:
-                yield Letter.at(place, each.content), each
+            for message in messages:
+                yield Letter.at(place, message.content), message
             seen += len(messages)
-            highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
+            highest = max(
+                (message.sequence_number for message in messages if message.sequence_number is not None), default=last
+            )
             if highest <= last or seen == most:
                 return
             last = highest
@@ -43,11 +45,11 @@ async def peek_on(
         first = seen.get(0, 0) + 1
         while messages := await _page(opened, first, MESSAGES_AT_ONCE):
             last = first - 1
-            for each in messages:
-                last = each.sequence_number or last
+            for message in messages:
+                last = message.sequence_number or last
                 if last > seen.get(partition_of(last), 0):
                     seen[partition_of(last)] = last
-                    yield Letter.at(place, each.content), each
+                    yield Letter.at(place, message.content), message
             if last < first:
                 return
             # The first message of a partition leads to those that are new in it.

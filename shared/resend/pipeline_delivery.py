@@ -54,7 +54,7 @@ class WatchedOutput:
         before, self.may_have_accepted = self.may_have_accepted, True
         answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
         # If the connection failed, the target may have accepted the message and only the answer was lost.
-        refused = all(isinstance(each, TargetRefused | MessageRejected) for each in answers)
+        refused = all(isinstance(answer, TargetRefused | MessageRejected) for answer in answers)
         self.may_have_accepted = before or not refused
         return answers
 
@@ -99,7 +99,7 @@ class PipelineDelivery:
         for *hold*.
         """
         async with closing_outputs(configuration, settings) as outputs:
-            self._outputs = {alias: WatchedOutput(each) for alias, each in outputs.items()}
+            self._outputs = {alias: WatchedOutput(output) for alias, output in outputs.items()}
             sink = sink_of(configuration, outputs)  # what a journal accepts is no message
             journals = _NotedJournals(configuration, settings, sink=sink, is_repair=True, replay=replay)
             journals.note = self._note
@@ -123,14 +123,14 @@ class PipelineDelivery:
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all of one task and partition; with an error, some may be decided nevertheless."""
-        task, keys = messages[0].destination.site, [each.key for each in messages]
+        task, keys = messages[0].destination.site, [message.key for message in messages]
         self.again += len(self.doubtful.intersection(keys))
         await self.ledger.note(SENDING, keys, task)
         for output in self._outputs.values():
             output.may_have_accepted = False
         result = Attempt()
         try:
-            contents = [each.outgoing.content for each in messages]
+            contents = [message.outgoing.content for message in messages]
             self.outcomes += await self._pipelines[task].run(contents, messages[0].outgoing.partition)
         except BaseException as error:
             if not any(output.may_have_accepted for output in self._outputs.values()):
@@ -144,8 +144,8 @@ class PipelineDelivery:
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing shows it
         """Return that nothing is known."""
-        self.doubtful.update(each.key for each in questions)
-        return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+        self.doubtful.update(question.key for question in questions)
+        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 
     async def end(self) -> None:
         """Leave the targets as they are: it marks none."""
@@ -154,7 +154,7 @@ class PipelineDelivery:
         return self.ledger.state(key) in DONE
 
     async def _note(self, task: str, arrivals: Iterable[Arrival]) -> None:
-        await self.ledger.note(SENT, dict.fromkeys(self.ledger_key(each) for each in arrivals), task)
+        await self.ledger.note(SENT, dict.fromkeys(self.ledger_key(arrival) for arrival in arrivals), task)
 
 
 type _Note = Callable[[str, Iterable[Arrival]], Awaitable[None]]
@@ -190,9 +190,9 @@ class NotedJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Record results, and note the messages that have all of theirs."""
         flush = self._journal.decided(records, batch_id)
-        arrivals = {key_of(each.arrival): each.arrival for each in records}
-        waiting = {key_of(each.arrival) for each in records if each.outcome is Outcome.RETRY}
-        counts = Counter(key_of(each.arrival) for each in records)
+        arrivals = {key_of(record.arrival): record.arrival for record in records}
+        waiting = {key_of(record.arrival) for record in records if record.outcome is Outcome.RETRY}
+        counts = Counter(key_of(record.arrival) for record in records)
 
         async def write() -> None:
             await flush()

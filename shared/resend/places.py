@@ -115,7 +115,7 @@ def rejects_of(text: str, configuration: Configuration) -> Place:
 
 def dead_letter_queues(configuration: Configuration) -> list[Place]:
     """Return the dead-letter queues of the sources and target queues that the tasks name."""
-    return [each.dead_letters() for each in queues(configuration)]
+    return [queue.dead_letters() for queue in queues(configuration)]
 
 
 def queues(configuration: Configuration) -> list[Place]:
@@ -128,7 +128,7 @@ def queues(configuration: Configuration) -> list[Place]:
             connection = configuration.connections[target.connection]
             if target.queue is not None and connection.setting is not None and connection.end.has_dead_letters:
                 texts[f"{target.connection}/{target.queue}"] = None
-    return [entity_named(each, configuration) for each in texts]
+    return [entity_named(text, configuration) for text in texts]
 
 
 def rejects_queues(configuration: Configuration) -> list[Place]:
@@ -141,12 +141,12 @@ def rejects_queues(configuration: Configuration) -> list[Place]:
         connection = configuration.connections[rejects.connection]
         if connection.setting is not None and connection.end.has_dead_letters:
             texts[f"{rejects.connection}/{rejects.queue}"] = None
-    return [rejects_of(each, configuration) for each in texts]
+    return [rejects_of(text, configuration) for text in texts]
 
 
 def task_named(name: str, configuration: Configuration) -> TaskFile | None:
     """Return the task of this name, in any case."""
-    return next((each for each in configuration.tasks if each.task.lower() == name.lower()), None)
+    return next((task for task in configuration.tasks if task.task.lower() == name.lower()), None)
 
 
 def entity_named(text: str, configuration: Configuration) -> Place:
@@ -157,10 +157,10 @@ def entity_named(text: str, configuration: Configuration) -> Place:
     if connection is None or not connection.end.has_dead_letters or connection.setting is None or not entity:
         known = [
             f"{name}/ENTITY"
-            for name, each in configuration.connections.items()
-            if each.end.has_dead_letters and each.setting is not None
+            for name, connection in configuration.connections.items()
+            if connection.end.has_dead_letters and connection.setting is not None
         ]
-        tasks = [each.task for each in configuration.tasks]
+        tasks = [task.task for task in configuration.tasks]
         expected = ", ".join([*known, *tasks]) or "a connection of kind service-bus in connections.yaml"
         raise ConfigError([Problem(text, "is not a queue or subscription, or a task", f"expected {expected}")])
     return _place(alias, entity, configuration)
@@ -198,7 +198,7 @@ def destination_of(text: str, configuration: Configuration) -> Destination:
     """Return the destination whose text, SITE/ENTITY, is *text*; raises ConfigError if no connection leads there."""
     site, _, entity = text.partition("/")
     aliases = [alias for alias in configuration.connections if configuration.site(alias) == site]
-    service_bus = [each for each in aliases if configuration.connections[each].end.has_dead_letters]
+    service_bus = [aliase for aliase in aliases if configuration.connections[aliase].end.has_dead_letters]
     return destination_named(f"{next(iter(service_bus or aliases), site)}/{entity}", configuration)
 
 

@@ -104,32 +104,32 @@ class Receiver:
 
     async def dead_letter(self, messages: Sequence[LockedMessage], reason: str | None, description: str | None) -> None:
         """Move messages to the dead-letter queue; raises TargetUnavailable, also if a lock was lost."""
-        tokens = [each.delivery.tag for each in messages]
+        tokens = [message.delivery.tag for message in messages]
         with unavailable(self.place):
             await self.management.dead_letter(tokens, self.session_id, reason, description, _TIMEOUT_SECONDS)
 
     async def defer(self, messages: Sequence[LockedMessage]) -> None:
         """Defer messages; raises TargetUnavailable, also if a lock was lost."""
-        tokens = [each.delivery.tag for each in messages]
+        tokens = [message.delivery.tag for message in messages]
         with unavailable(self.place):
             await self.management.defer(tokens, self.session_id, _TIMEOUT_SECONDS)
 
     async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
         """Return up to *count* messages, none if nothing comes for *seconds*; raises TargetUnavailable."""
-        return [self.held(each) for each in await self._link.receive(count, seconds)]
+        return [self.held(delivery) for delivery in await self._link.receive(count, seconds)]
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
         if not messages:
             return []
         failures = await self._connection.raw.settle(
-            self._link, [each.delivery for each in messages], performatives.ACCEPTED
+            self._link, [message.delivery for message in messages], performatives.ACCEPTED
         )
-        return [each for each in messages if each.delivery.delivery_id in failures]
+        return [message for message in messages if message.delivery.delivery_id in failures]
 
     async def give_back(self, messages: Iterable[LockedMessage]) -> None:
         """Make messages available to other receivers again, where they were; errors end with the locks anyway."""
-        waiting = [each.delivery for each in messages]
+        waiting = [message.delivery for message in messages]
         with contextlib.suppress(TargetUnavailable, TargetRefused, OSError):
             if self.place.is_dead_letter_queue:
                 # Azure puts what is released behind all others. Deliveries from a dead-letter queue have no limit.
@@ -141,7 +141,7 @@ class Receiver:
 
     async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable."""
-        due = [each for each in messages if each.left < _RENEW_BELOW]
+        due = [message for message in messages if message.left < _RENEW_BELOW]
         if not due:
             return []
         if self.session_id is not None:
@@ -157,7 +157,7 @@ class Receiver:
         return message.left > _SEND_ABOVE
 
     async def _renew_some(self, messages: Sequence[LockedMessage]) -> None:
-        tokens = [each.delivery.tag for each in messages]
+        tokens = [message.delivery.tag for message in messages]
         with unavailable(self.place, MessageLockLostError):
             self._extend(messages, await self.management.renew_locks(tokens, _TIMEOUT_SECONDS))
 
@@ -174,9 +174,9 @@ class Receiver:
 
     def _extend(self, messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
         now, clock = asyncio.get_running_loop().time(), self._clock.now().timestamp()
-        for each, end in zip(messages, ends, strict=True):
-            each.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
-            each.until = now + each.duration
+        for message, end in zip(messages, ends, strict=True):
+            message.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
+            message.until = now + message.duration
 
     def held(self, delivery: Delivery) -> LockedMessage:
         """Return a message with its lock, or in a session with that of the session."""

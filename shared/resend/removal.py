@@ -32,7 +32,7 @@ class Removal:
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Accept all of them."""
-        keys = [each.key for each in messages]
+        keys = [message.key for message in messages]
         await self.ledger.note(SENT, keys, str(_NOWHERE))
         return Attempt(keys)
 

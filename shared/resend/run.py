@@ -188,20 +188,20 @@ class Run:
         """Sort what was received; return whether anything of it is new."""
         is_new = False
         wanted: dict[str, LockedMessage] = {}
-        for each in received:
-            if each.key is not None and self._agenda.takes(each.key):
+        for message in received:
+            if message.key is not None and self._agenda.takes(message.key):
                 is_new = True
-                wanted[each.key] = each
+                wanted[message.key] = message
             else:
-                is_new = self._hold.keep_back(each) or is_new
+                is_new = self._hold.keep_back(message) or is_new
         await self._resolve([key for key in wanted if self._ledger.state(key) in OPEN])
-        done = {key: each for key, each in wanted.items() if self._ledger.state(key) in DONE}
+        done = {key: message for key, message in wanted.items() if self._ledger.state(key) in DONE}
         # One that this run has sent, and that lost its lock before it was completed, is counted already.
-        await self._complete(source, [each for key, each in done.items() if key in self._sent])
-        before = [each for key, each in done.items() if key not in self._sent]
-        for key, each in wanted.items():
+        await self._complete(source, [message for key, message in done.items() if key in self._sent])
+        before = [message for key, message in done.items() if key not in self._sent]
+        for key, message in wanted.items():
             if self._ledger.state(key) not in DONE and key in self._agenda:
-                self._hold.add(key, each)
+                self._hold.add(key, message)
         self.result.sent_before += await self._complete(source, before)
         return is_new
 
@@ -260,11 +260,11 @@ class Run:
 
     async def _complete(self, source: Source, messages: Sequence[LockedMessage]) -> int:
         """Complete messages that were sent; return how many left the source. The others come again."""
-        lost = {each.key for each in await source.complete(messages)}
-        done = [each.key for each in messages if each.key is not None and each.key not in lost]
-        for each in messages:
-            if each.key is not None:
-                self._hold.drop(each.key)  # what is settled cannot be given back if the ledger fails
+        lost = {message.key for message in await source.complete(messages)}
+        done = [message.key for message in messages if message.key is not None and message.key not in lost]
+        for message in messages:
+            if message.key is not None:
+                self._hold.drop(message.key)  # what is settled cannot be given back if the ledger fails
         if source.removes:
             await self._note_completed(done)
         for key in done:
@@ -331,7 +331,7 @@ class Run:
             return await self._delivery.answers(to, questions, self._stopping)
         except BuswayError:
             # Without a look at the target nothing is known about them.
-            return dict.fromkeys((each.key for each in questions), Answer.UNCLEAR)
+            return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 
     def _leave_with_others(self, keys: Sequence[str], reason: str, what: str) -> None:
         """Leave messages for a *reason*, and those behind them in their sessions."""

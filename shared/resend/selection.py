@@ -35,7 +35,7 @@ class Selection:
     def is_by_age(self) -> bool:
         """Whether there is no condition but the age."""
         conditions = (self.where, self.reason, self.numbers, self.limit, self.session, self.group)
-        return all(each is None for each in conditions)
+        return all(condition is None for condition in conditions)
 
     @property
     def is_complete(self) -> bool:

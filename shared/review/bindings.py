@@ -34,7 +34,9 @@ def _order(network: Network, task: TaskFile, end: Target, place: str) -> Iterato
     queue = network.entities.queue(network.connection(end.connection), end.queue)
     topic = network.entities.topic(network.connection(end.connection), end.topic)
     subscriptions = () if topic is None else topic.subscriptions
-    if (queue is not None and queue.requires_session) or any(each.requires_session for each in subscriptions):
+    if (queue is not None and queue.requires_session) or any(
+        subscription.requires_session for subscription in subscriptions
+    ):
         yield Finding(checks.BINDING_WITHOUT_SESSION, f"{place}.target", f"{target} requires sessions")
     has_keys = any(step.verb() == "partition" for step in task.editors)
     if task.source.sessions or task.source.hub is not None or has_keys:
@@ -64,7 +66,7 @@ def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterat
     for reader in network.readers(network.target_node(end)):
         if reader.loop_prevention:
             needs.append(f"the loop prevention of {reader.task} reads repl-path")
-        if reader.source.rule is not None or any(each.when is not None for each in reader.routes):
+        if reader.source.rule is not None or any(route.when is not None for route in reader.routes):
             needs.append(f"a rule of {reader.task} may read properties")
     for need in needs:
         yield Finding(checks.BODY_LOSES_PROPERTIES, f"{place}.body_only", need)

@@ -60,8 +60,8 @@ def _order(topic: Topic | None, queue: Queue | None, label: str, place: str) -> 
 
 
 def _session_functions(network: Network) -> int:
-    sources = [*(each.source for each in network.tasks), *(each.source for each in network.configuration.taps)]
-    return sum(each.sessions for each in sources)
+    sources = [*(task.source for task in network.tasks), *(tap.source for tap in network.configuration.taps)]
+    return sum(source.sessions for source in sources)
 
 
 def _duplicates(
@@ -103,4 +103,6 @@ def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topi
 
 
 def _sets_id(action: str | None) -> bool:
-    return action is not None and any(key_of(each.property) == _MESSAGE_ID for each in parse_action(action).statements)
+    return action is not None and any(
+        key_of(statement.property) == _MESSAGE_ID for statement in parse_action(action).statements
+    )

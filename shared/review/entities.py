@@ -147,5 +147,5 @@ class Entities:
             return None
         index = self._indexes.get(place)
         if index is None:
-            index = self._indexes[place] = {each.name.lower(): each for each in reversed(entities)}
+            index = self._indexes[place] = {entity.name.lower(): entity for entity in reversed(entities)}
         return cast("Entity | None", index.get(name.lower()))

@@ -15,10 +15,10 @@ def findings(network: Network) -> Iterator[Finding]:
     for task in network.tasks:
         for number, step in enumerate(task.editors):
             schema = step.options.body_schema if isinstance(step, ValidateStep) else None
-            for each in () if schema is None else schema.patterns:
-                problem = nested_quantifier(python_pattern(each.expression))
+            for pattern in () if schema is None else schema.patterns:
+                problem = nested_quantifier(python_pattern(pattern.expression))
                 if problem is not None:
                     path = network.place(task, f"editors[{number}].validate.schema")
                     yield Finding(
-                        checks.SLOW_PATTERN, path, f"{each.file}: {each.path}: {each.expression!r}: {problem}"
+                        checks.SLOW_PATTERN, path, f"{pattern.file}: {pattern.path}: {pattern.expression!r}: {problem}"
                     )

@@ -21,14 +21,14 @@ def findings(network: Network) -> Iterator[Finding]:
         if task.heartbeat is not None:
             yield from _missing(network, task)
             yield from _not_taken(network, task)
-    sources = [each.source for each in network.tasks] + [each.source for each in network.configuration.taps]
-    read = {_key(network, each) for each in sources}
+    sources = [task.source for task in network.tasks] + [tap.source for tap in network.configuration.taps]
+    read = {_key(network, source) for source in sources}
     for alias, topic, name in heartbeat_topics(network.tasks):
         known = network.entities.topic(network.connection(alias), topic)
-        task = next(each for each in network.tasks if each.task == name)
+        task = next(task for task in network.tasks if task.task == name)
         for subscription in known.subscriptions if known is not None else ():
             key = network.connection(alias).key, topic.lower(), subscription.name.lower()
-            if key not in read and any(_selects(subscription, each) for each in _samples(name)):
+            if key not in read and any(_selects(subscription, sample) for sample in _samples(name)):
                 seen = f"{network.configuration.site(alias)}/{topic}: {subscription.name} selects heartbeats"
                 yield Finding(checks.HEARTBEAT_NOT_HIDDEN, network.place(task, "heartbeat"), seen)
 

@@ -198,8 +198,8 @@ class Network:
                 condition = None if route.when is None else parsed_filter(route.when).condition
                 takes = [facts] if condition is None else satisfied(condition, facts)
                 leaves = [] if condition is None else unsatisfied(condition, facts)
-                taken += [(each, is_certain and not leaves) for each in takes]
-                left += [(each, is_certain and not takes) for each in leaves]
+                taken += [(take, is_certain and not leaves) for take in takes]
+                left += [(leave, is_certain and not takes) for leave in leaves]
             action = None if route.action is None else parse_action(route.action)
             for facts, is_certain in _few(taken, stamped):
                 after = facts if action is None else applied(action, facts)
@@ -248,7 +248,7 @@ class Network:
 
 def mark_keys(action: Action | None) -> frozenset[Key]:
     """Return the properties that *action* sets or removes."""
-    return frozenset() if action is None else frozenset(key_of(each.property) for each in action.statements)
+    return frozenset() if action is None else frozenset(key_of(statement.property) for statement in action.statements)
 
 
 def compact(facts: Facts) -> Mapping[Key, Knowledge]:

@@ -88,7 +88,7 @@ def _has_open_length(nodes: list[_Node]) -> bool:
         if least == most or (most == 1 and not others):
             continue
         own = _characters([node])
-        if all(_characters([each]) & own for each in others):
+        if all(_characters([other]) & own for other in others):
             return True
     return False
 
@@ -144,10 +144,10 @@ def _of_class(members: list[_Node]) -> frozenset[str]:
             case _constants.LITERAL:
                 found |= {chr(arguments)}
             case _constants.RANGE:
-                found |= {each for each in _CHARACTERS if arguments[0] <= ord(each) <= arguments[1]}
+                found |= {character for character in _CHARACTERS if arguments[0] <= ord(character) <= arguments[1]}
             case _constants.CATEGORY:
                 expression = re.compile(_CATEGORIES[str(arguments)])
-                found |= {each for each in _CHARACTERS if expression.match(each)}
+                found |= {character for character in _CHARACTERS if expression.match(character)}
     return _CHARACTERS - found if members[0][0] is _constants.NEGATE else found
 
 

@@ -70,7 +70,7 @@ def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> t
             key = _key(onward, unhindered=unhindered)
             if key not in seen:
                 seen.add(key)
-                waiting += [(each, onward) for each in network.readers(onward.node)]
+                waiting += [(reader, onward) for reader in network.readers(onward.node)]
         if len(seen) > _MOST_PASSAGES:
             return reached, stops, False
     return reached, stops, True

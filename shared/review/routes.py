@@ -65,6 +65,8 @@ def _implies(condition: Predicate, earlier: Predicate) -> bool:
 
 def _gives_random_id(text: str) -> bool:
     return any(
-        isinstance(each, Set) and key_of(each.property) == _MESSAGE_ID and isinstance(each.expression, NewId)
-        for each in parse_action(text).statements
+        isinstance(statement, Set)
+        and key_of(statement.property) == _MESSAGE_ID
+        and isinstance(statement.expression, NewId)
+        for statement in parse_action(text).statements
     )

@@ -116,4 +116,6 @@ def _takes_without_session(task: TaskFile, index: int) -> bool:
 
 
 def _sets_session(action: str | None) -> bool:
-    return action is not None and any(key_of(each.property) == SESSION_ID for each in parse_action(action).statements)
+    return action is not None and any(
+        key_of(statement.property) == SESSION_ID for statement in parse_action(action).statements
+    )

@@ -74,7 +74,7 @@ def _missing_part(network: Network, end: Source | Target) -> str | None:
     if hub is None:
         return f"hub {end.hub}"
     group = end.consumer_group if isinstance(end, Source) else None
-    groups = [DEFAULT_CONSUMER_GROUP.lower(), *(each.lower() for each in hub.consumer_groups)]
+    groups = [DEFAULT_CONSUMER_GROUP.lower(), *(consumer_group.lower() for consumer_group in hub.consumer_groups)]
     return None if group is None or group.lower() in groups else f"consumer group {group} of {end.hub}"
 
 

@@ -62,4 +62,4 @@ def _granted(network: Network, task: TaskFile) -> timedelta | None:
         return None
     topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
     lives = [deliverer.default_message_time_to_live, None if topic is None else topic.default_message_time_to_live]
-    return min((each for each in lives if each is not None), default=timedelta.max)
+    return min((live for live in lives if live is not None), default=timedelta.max)

@@ -206,7 +206,9 @@ class And:
     operands: "tuple[Predicate, ...]"
 
     def __str__(self) -> str:
-        return " AND ".join(f"({each})" if isinstance(each, And | Or) else str(each) for each in self.operands)
+        return " AND ".join(
+            f"({operand})" if isinstance(operand, And | Or) else str(operand) for operand in self.operands
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class Or:
     operands: "tuple[Predicate, ...]"
 
     def __str__(self) -> str:
-        return " OR ".join(f"({each})" if isinstance(each, Or) else str(each) for each in self.operands)
+        return " OR ".join(f"({operand})" if isinstance(operand, Or) else str(operand) for operand in self.operands)
 
 
 @dataclass(frozen=True, slots=True)

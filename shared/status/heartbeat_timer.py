@@ -63,7 +63,7 @@ class HeartbeatTimer:
         """Send what is due; a failure is recorded and logged, and the next call tries again."""
         now = milliseconds(self._clock.now())
         reports = await self._reports()
-        await some_at_once([self._send(each, now) for each in self._routes if _is_due(each, reports, now)])
+        await some_at_once([self._send(route, now) for route in self._routes if _is_due(route, reports, now)])
 
     async def close(self) -> None:
         """Close the connection to the store, but no output."""
@@ -98,10 +98,10 @@ def _is_due(route: HeartbeatRoute, reports: Reports | None, now: int) -> bool:
     if control is not None and control.paused:
         return False
     known = [route.recorder.route(route.number), *_reported(route, reports)]
-    sent = max((each.sent for each in known if each.sent is not None), default=None)
+    sent = max((report.sent for report in known if report.sent is not None), default=None)
     if sent is None:
         return True
-    is_delivered = any(each.taken is not None and each.taken >= sent for each in known)
+    is_delivered = any(report.taken is not None and report.taken >= sent for report in known)
     intervals = 1 if is_delivered else GIVEN_UP_AFTER
     return now - sent >= (intervals - 1 + _EARLY) * route.every * 1000
 
@@ -110,4 +110,4 @@ def _reported(route: HeartbeatRoute, reports: Reports | None) -> Iterable[RouteR
     for found in () if reports is None else reports.instances:
         for task in found.report.tasks:
             if task.task == route.task:
-                yield from (each for each in task.heartbeats if each.route == route.number)
+                yield from (heartbeat for heartbeat in task.heartbeats if heartbeat.route == route.number)

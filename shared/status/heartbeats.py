@@ -44,7 +44,7 @@ def heartbeats(
     found = list(seen)
     return [
         _heartbeat(
-            number, places, [each for each in found if each.report.route == number], since, now, is_paused=is_paused
+            number, places, [route for route in found if route.report.route == number], since, now, is_paused=is_paused
         )
         for number in range(len(places.heartbeats))
     ]
@@ -60,10 +60,10 @@ def _heartbeat(
     is_paused: bool,
 ) -> Heartbeat:
     arrivals = [
-        (each.time(each.report.arrived), each.report.latency) for each in seen if each.report.arrived is not None
+        (route.time(route.report.arrived), route.report.latency) for route in seen if route.report.arrived is not None
     ]
-    arrived, latency = max(arrivals, default=(None, None), key=lambda each: each[0])
-    begun = [each.time(each.report.first) for each in seen if each.report.first is not None]
+    arrived, latency = max(arrivals, default=(None, None), key=lambda arrival: arrival[0])
+    begun = [route.time(route.report.first) for route in seen if route.report.first is not None]
     start = arrived or min(begun, default=since)
     patience = timedelta(seconds=patience_of(places.heartbeat_seconds))
     is_missed = not is_paused and start is not None and now - start > patience
@@ -80,9 +80,9 @@ def _heartbeat(
 
 def _reason(seen: Sequence[SeenRoute], patience: timedelta) -> str:
     """Return what is known about the last heartbeats that were sent."""
-    sent = [each.report.sent for each in seen if each.report.sent is not None]
-    taken = {each.report.taken: each.report.refused for each in seen if each.report.taken is not None}
-    unsent = [each.report.unsent for each in seen if each.report.unsent is not None and each.is_alive]
+    sent = [route.report.sent for route in seen if route.report.sent is not None]
+    taken = {route.report.taken: route.report.refused for route in seen if route.report.taken is not None}
+    unsent = [route.report.unsent for route in seen if route.report.unsent is not None and route.is_alive]
     # The next one may be on its way already.
     refused = taken[max(taken)] if taken else None
     if refused is not None and max(sent, default=0) - max(taken) <= patience.total_seconds() * 1000:

@@ -128,7 +128,7 @@ def losses(state: WatchState | None, now: datetime, *, is_hub: bool) -> Losses |
     time = milliseconds(now)
     if time - state.looked > _WATCH_MILLISECONDS:
         return f"the source has not been watched for losses since {iso(moment(state.looked))}"
-    found = [each for each in state.losses() if time - each.loss.found < _DAY_MILLISECONDS]
+    found = [loss for loss in state.losses() if time - loss.loss.found < _DAY_MILLISECONDS]
     return Losses(
         sum(each.loss.count - each.loss.scheduled for each in found),
         text_of(found, is_hub=is_hub),
@@ -146,15 +146,15 @@ def points(history: Iterable[FoundHour], reports: Reports | None, task: str, fir
     """Return the chart of a task from minute *first* to *last*."""
     return [
         Point(
-            iso(datetime.fromtimestamp(each.minute * 60, UTC)),
-            each.sent,
-            each.withheld,
-            each.rejected,
-            each.retried,
-            None if each.lag is None else round(each.lag / 1000, 3),
+            iso(datetime.fromtimestamp(minute.minute * 60, UTC)),
+            minute.sent,
+            minute.withheld,
+            minute.rejected,
+            minute.retried,
+            None if minute.lag is None else round(minute.lag / 1000, 3),
         )
-        for each in _minutes(history, reports, task)
-        if first <= each.minute <= last
+        for minute in _minutes(history, reports, task)
+        if first <= minute.minute <= last
     ]
 
 
@@ -179,11 +179,11 @@ def _add_reports(
     minute = int(now.timestamp()) // 60
     hour = [each for each in _minutes(history, reports, status.task) if minute - each.minute < _MINUTES_OF_AN_HOUR]
     status.last_hour = Counts(
-        sum(each.sent for each in hour),
-        sum(each.withheld for each in hour),
-        sum(each.rejected for each in hour),
-        sum(each.retried for each in hour),
-        sum(each.duplicates for each in hour),
+        sum(minute.sent for minute in hour),
+        sum(minute.withheld for minute in hour),
+        sum(minute.rejected for minute in hour),
+        sum(minute.retried for minute in hour),
+        sum(minute.duplicates for minute in hour),
     )
     obstacles: dict[str, Obstacle] = {}
     for each in alive:
@@ -198,7 +198,7 @@ def _add_reports(
         for each in seen
         for reject in each.report.rejects
     ]
-    status.recent_rejects = sorted(rejects, key=lambda each: each.time, reverse=True)[:MOST_REJECTS]
+    status.recent_rejects = sorted(rejects, key=lambda reject: reject.time, reverse=True)[:MOST_REJECTS]
 
 
 def _add_heartbeats(
@@ -227,12 +227,12 @@ def _minutes(history: Iterable[FoundHour], reports: Reports | None, task: str) -
     """Return the minutes of a task over all instances."""
     by_instance: dict[tuple[str, int], Minute] = {}
     for hour in history:
-        by_instance |= {(hour.name, each.minute): each for each in hour.report.minutes.get(task, ())}
+        by_instance |= {(hour.name, minute.minute): minute for minute in hour.report.minutes.get(task, ())}
     for found in () if reports is None else reports.instances:
         for report in found.report.tasks:
             if report.task == task:
                 # A report is never older than the history that the instance wrote before it.
-                by_instance |= {(found.name, each.minute): each for each in report.minutes}
+                by_instance |= {(found.name, minute.minute): minute for minute in report.minutes}
     total: dict[int, Minute] = {}
     for (_, number), minute in by_instance.items():
         total[number] = minute if number not in total else total[number].plus(minute)
@@ -319,7 +319,7 @@ def _decide(
     if look.is_source_refused and isinstance(look.source, str):
         _set(status, State.STOPPED, look.source)
     elif status.obstacles and has_work:
-        worst = min(status.obstacles, key=lambda each: (each.kind != "refused", each.since))
+        worst = min(status.obstacles, key=lambda obstacle: (obstacle.kind != "refused", obstacle.since))
         _set(status, State.HELD, worst.reason, worst.since)
     elif failing and has_work:
         first = min(failing, key=lambda each: each.report.error_since or 0)

@@ -69,7 +69,7 @@ class Publisher:
 
     async def publish(self) -> bool:
         """Write what is due; return whether anything was. A failure is logged, and the next call tries again."""
-        changes = sum(each.changes for each in self._recorders)
+        changes = sum(recorder.changes for recorder in self._recorders)
         stopwatch = self._clock.monotonic()
         is_due = self._written is None or stopwatch - self._written >= HEARTBEAT_SECONDS
         if changes == self._changes and not is_due:
@@ -110,7 +110,7 @@ class Publisher:
         self._hour, self._history_written, self._history_changes = hour, stopwatch, changes
 
     def _report(self) -> InstanceReport:
-        reports = [report for each in self._recorders if (report := each.report()) is not None]
+        reports = [report for recorder in self._recorders if (report := recorder.report()) is not None]
         return InstanceReport(
             VERSION,
             self._identity.instance,

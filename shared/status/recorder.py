@@ -71,11 +71,17 @@ class TaskRecorder:
         """Count the messages of a batch by outcome."""
         now = self._now()
         outcomes = Counter(map(outcome_of, report.messages))
-        rejected = [each for each in report.messages if each.outcome is Outcome.REJECTED and each.outgoing is not None]
+        rejected = [
+            message
+            for message in report.messages
+            if message.outcome is Outcome.REJECTED and message.outgoing is not None
+        ]
         enqueued = [
-            each.arrival.enqueued_time
-            for each in report.messages
-            if each.outcome is Outcome.SENT and each.outgoing is not None and each.arrival.enqueued_time is not None
+            message.arrival.enqueued_time
+            for message in report.messages
+            if message.outcome is Outcome.SENT
+            and message.outgoing is not None
+            and message.arrival.enqueued_time is not None
         ]
         added = Minute(
             now // _MINUTE_MILLISECONDS,
@@ -102,7 +108,9 @@ class TaskRecorder:
             for old in [each for each in self._minutes if each <= added.minute - _MINUTES_KEPT]:
                 del self._minutes[old]
             self._decided.append((self._clock.monotonic(), added.sent + added.withheld + added.rejected))
-            self._rejects.extendleft(Reject(now, _id_of(each), _reason_of(each)) for each in rejected[-MOST_REJECTS:])
+            self._rejects.extendleft(
+                Reject(now, _id_of(message), _reason_of(message)) for message in rejected[-MOST_REJECTS:]
+            )
 
     def unwritten(self, records: int) -> None:
         """Count lost records of the journal."""
@@ -169,7 +177,7 @@ class TaskRecorder:
                 error_since=None if self._error is None else self._error[1],
                 rejects=list(self._rejects),
                 positions=dict(self._positions),
-                minutes=[each for number, each in self._minutes.items() if number > now - _MINUTES_REPORTED],
+                minutes=[minute for number, minute in self._minutes.items() if number > now - _MINUTES_REPORTED],
                 unwritten=self._unwritten,
                 heartbeats=[self._routes[route] for route in sorted(self._routes)],
             )
@@ -177,13 +185,13 @@ class TaskRecorder:
     def minutes(self, first: int, last: int) -> list[Minute]:
         """Return the minutes from *first* to *last* in which there were batches."""
         with self._lock:
-            return [each for number, each in sorted(self._minutes.items()) if first <= number <= last]
+            return [minute for number, minute in sorted(self._minutes.items()) if first <= number <= last]
 
     def _move(self, report: BatchReport) -> None:
         if not self._is_hub or report.origin.partition is None:
             return
-        arrivals = [each.arrival for each in (*report.messages, *report.heartbeats)]
-        numbers = [each.sequence_number for each in arrivals if each.sequence_number is not None]
+        arrivals = [message.arrival for message in (*report.messages, *report.heartbeats)]
+        numbers = [arrival.sequence_number for arrival in arrivals if arrival.sequence_number is not None]
         partition = report.origin.partition
         if numbers:
             self._positions[partition] = max(numbers)
@@ -194,7 +202,7 @@ class TaskRecorder:
 
 def hour_report(recorders: list[TaskRecorder], hour: int) -> HourReport:
     """Return the minutes of an hour, in hours since 1970, of the tasks that did something in it."""
-    minutes = {each.task: each.minutes(hour * 60, hour * 60 + 59) for each in recorders}
+    minutes = {recorder.task: recorder.minutes(hour * 60, hour * 60 + 59) for recorder in recorders}
     return HourReport(REPORT_VERSION, {task: found for task, found in minutes.items() if found})
 
 

@@ -117,7 +117,7 @@ class StatusStore:
         """Return the reports of all instances; *now* is used if the storage account does not report its time."""
         listing = await self._container.listed(_INSTANCES)
         time = listing.now or now
-        latest = sorted(listing.blobs, key=lambda each: each.modified, reverse=True)
+        latest = sorted(listing.blobs, key=lambda blob: blob.modified, reverse=True)
         alive = [each for each in latest if (time - each.modified).total_seconds() <= gone_seconds]
         gone = [each for each in latest[len(alive) :] if time - each.modified <= KEPT][:_MOST_GONE]
         damaged: list[str] = []
@@ -141,7 +141,7 @@ class StatusStore:
     async def history(self, hours: Iterable[int]) -> list[FoundHour]:
         """Return the history of all instances in *hours*, in hours since 1970; what cannot be read is left out."""
         listings = await some_at_once([self._container.listed(_folder(hour)) for hour in hours])
-        listed = [each for listing in listings for each in listing.blobs]
+        listed = [blob for listing in listings for blob in listing.blobs]
         found = []
         for each, blob in zip(listed, await self._read(listed), strict=True):
             report = _decoded(blob, HourReport)
@@ -162,7 +162,7 @@ class StatusStore:
         for prefix in (_INSTANCES, _HISTORY):
             listing = await self._container.listed(prefix)
             time = listing.now or now
-            old += [each.name for each in listing.blobs if time - each.modified > KEPT]
+            old += [blob.name for blob in listing.blobs if time - blob.modified > KEPT]
         await some_at_once([self._container.delete(name) for name in old])
         return len(old)
 
@@ -171,7 +171,7 @@ class StatusStore:
         await self._container.close()
 
     async def _read(self, blobs: Sequence[Listed]) -> list[Blob | None]:
-        return await some_at_once([self._container.read_all(each.name) for each in blobs])
+        return await some_at_once([self._container.read_all(blob.name) for blob in blobs])
 
 
 def hour_of(time: datetime) -> int:

@@ -10,13 +10,13 @@ _MOST_NAMED = 3
 
 def verdict(tasks: Sequence[TaskStatus], unknown: Sequence[str] = ()) -> tuple[Health, str]:
     """Return the health of *tasks* and a sentence about it; *unknown* has reasons why the status is not complete."""
-    states = Counter(each.state for each in tasks)
-    troubled = [each for each in tasks if each.state in ATTENTION or _lost(each) or has_missed(each)]
+    states = Counter(task.state for task in tasks)
+    troubled = [task for task in tasks if task.state in ATTENTION or _lost(task) or has_missed(task)]
     if troubled:
         named = ", ".join(map(_trouble, troubled[:_MOST_NAMED]))
         more = f" and {len(troubled) - _MOST_NAMED} more" if len(troubled) > _MOST_NAMED else ""
         return Health.ATTENTION, f"{len(troubled)} of {_tasks(len(tasks))} {_need(troubled)} attention: {named}{more}."
-    undecided = [each for each in tasks if each.state is State.UNKNOWN]
+    undecided = [task for task in tasks if task.state is State.UNKNOWN]
     if undecided:
         text = f"The state of {len(undecided)} of {_tasks(len(tasks))} is unknown: {undecided[0].reason}."
         return Health.UNKNOWN, text
@@ -27,7 +27,7 @@ def verdict(tasks: Sequence[TaskStatus], unknown: Sequence[str] = ()) -> tuple[H
 
 def has_missed(task: TaskStatus) -> bool:
     """Return whether a route of *task* misses its heartbeats."""
-    return any(each.missed for each in task.heartbeats)
+    return any(heartbeat.missed for heartbeat in task.heartbeats)
 
 
 def _lost(task: TaskStatus) -> int:
@@ -49,12 +49,12 @@ def _summary(states: Counter[State], total: int) -> str:
 
 
 def _lag(tasks: Sequence[TaskStatus]) -> str:
-    waiting = [each for each in tasks if each.backlog]
-    lags = [each.lag for each in waiting if each.lag is not None]
+    waiting = [task for task in tasks if task.backlog]
+    lags = [task.lag for task in waiting if task.lag is not None]
     if not waiting:
         return "nothing waits"
-    count = sum(each.backlog or 0 for each in waiting)
-    least = "at least " if any(each.backlog_is_minimum for each in waiting) else ""
+    count = sum(task.backlog or 0 for task in waiting)
+    least = "at least " if any(task.backlog_is_minimum for task in waiting) else ""
     text = f"{least}{count:,} {'message waits' if count == 1 else 'messages wait'}"
     return text + (f", the oldest for {duration(max(lags))}" if lags else "")
 

@@ -75,12 +75,12 @@ def problem_of(model: type[BaseModel], where: str, fault: Mapping[str, Any], doc
 def joined(problems: Sequence[Problem]) -> list[Problem]:
     """Return *problems* with those of one value that may take several forms as one."""
     found: dict[tuple[str, str], Problem] = {}
-    for each in problems:
-        seen, middle, expected = each.problem.partition(", expected ")
-        key = (each.path, seen if middle else each.problem)
-        first = found.setdefault(key, each)
-        if expected and first.problem != each.problem:
-            found[key] = Problem(each.path, f"{first.problem} or {expected}", first.hint or each.hint)
+    for problem in problems:
+        seen, middle, expected = problem.problem.partition(", expected ")
+        key = (problem.path, seen if middle else problem.problem)
+        first = found.setdefault(key, problem)
+        if expected and first.problem != problem.problem:
+            found[key] = Problem(problem.path, f"{first.problem} or {expected}", first.hint or problem.hint)
     return list(found.values())
 
 
@@ -169,7 +169,7 @@ def keys_at(model: type[BaseModel], location: tuple[int | str, ...], document: o
         if is_step and inner:
             found = inner
             document = document[step]  # type: ignore[index]  # checked in the line above
-    return sorted({key for each in _members(found, definitions) for key in each.get("properties", {})})
+    return sorted({key for member in _members(found, definitions) for key in member.get("properties", {})})
 
 
 @cache

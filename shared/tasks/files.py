@@ -58,7 +58,9 @@ class Configuration:
         """Return `queue` or `topic` for each of these that tasks send to with a connection."""
         targets = [target for task in self.tasks for target in (*task.targets(), *heartbeat_targets(task))]
         return {
-            each.entity: each.kind for each in targets if each.connection == alias and each.kind in ("queue", "topic")
+            target.entity: target.kind
+            for target in targets
+            if target.connection == alias and target.kind in ("queue", "topic")
         }
 
     def entities(self, holds: Holds) -> dict[str, set[str]]:
@@ -126,7 +128,7 @@ def load(folder: Path) -> Configuration:
     journal = _journal(folder / JOURNAL, connections, problems)
     if problems:
         raise ConfigError(problems)
-    usable = {alias: each for alias, each in connections.items() if each is not None}
+    usable = {alias: connection for alias, connection in connections.items() if connection is not None}
     problems += tap_problems(taps, tasks, journal, places)
     problems += _dispatch_problems(tasks, journal, places)
     problems += end_problems(tasks, usable, journal, places)
@@ -142,7 +144,7 @@ def load_connections(folder: Path) -> dict[str, Connection]:
     connections = _connections(folder / CONNECTIONS, problems)
     if problems:
         raise ConfigError(problems)
-    return {alias: each for alias, each in connections.items() if each is not None}
+    return {alias: connection for alias, connection in connections.items() if connection is not None}
 
 
 def _check_folder(folder: Path) -> None:

@@ -326,14 +326,14 @@ class TaskFile(Strict):
     @model_validator(mode="after")
     def _sends_elsewhere(self) -> Self:
         source = (self.source.connection, self.source.queue, self.source.topic, self.source.hub)
-        targets = [(each.connection, each.queue, each.topic, each.hub) for each in self.targets()]
+        targets = [(target.connection, target.queue, target.topic, target.hub) for target in self.targets()]
         if not self.source.dead_letter and source in targets:
             raise ValueError("sends to its own source, expected another entity")
         return self
 
     @model_validator(mode="after")
     def _has_partitions_to_keep(self) -> Self:
-        if self.source.hub is None and any(each.partition == "keep" for each in self.targets()):
+        if self.source.hub is None and any(target.partition == "keep" for target in self.targets()):
             raise ValueError("has `partition: keep`, expected a hub as the source: other messages have no partition")
         return self
 

@@ -90,7 +90,7 @@ class _SchemaOfAllSteps:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _: object, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        step: Any = reduce(or_, [Annotated[each, Tag(verb)] for verb, each in STEPS.items()])
+        step: Any = reduce(or_, [Annotated[step, Tag(verb)] for verb, step in STEPS.items()])
         return handler(TypeAdapter(Annotated[step, Discriminator(Step.verb)]).core_schema)
 
 

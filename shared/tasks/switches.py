@@ -20,5 +20,5 @@ def switch_of(task: str) -> str:
 
 def switched_on(configuration: Configuration, settings: Mapping[str, str]) -> Configuration:
     """Return *configuration* without the tasks that *settings* switch off."""
-    tasks = [each for each in configuration.tasks if settings.get(switch_of(each.task), "").lower() not in _ON]
+    tasks = [task for task in configuration.tasks if settings.get(switch_of(task.task), "").lower() not in _ON]
     return replace(configuration, tasks=tasks)

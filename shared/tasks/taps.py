@@ -52,7 +52,7 @@ def _looks_at(tap: TapFile, task: TaskFile) -> bool:
         return bool(source.dead_letter) == bool(taken.dead_letter) and seen == (
             *(taken.connection, taken.queue, taken.topic, taken.hub),
         )
-    return seen in [(each.connection, each.queue, each.topic, each.hub) for each in task.targets()]
+    return seen in [(target.connection, target.queue, target.topic, target.hub) for target in task.targets()]
 
 
 def _sees_texts(tap: TapFile, task: TaskFile) -> bool:

@@ -54,7 +54,7 @@ class BatchLog:
 
 
 def _fields(task: str, report: BatchReport, outcomes: Mapping[str, int]) -> dict[str, object]:
-    enqueued = [time for each in report.messages if (time := each.arrival.enqueued_time) is not None]
+    enqueued = [time for message in report.messages if (time := message.arrival.enqueued_time) is not None]
     ended = report.started.timestamp() + report.seconds
     fields: dict[str, object] = {
         names.TASK: task,
@@ -62,7 +62,7 @@ def _fields(task: str, report: BatchReport, outcomes: Mapping[str, int]) -> dict
         names.PARTITION: report.origin.partition,
         names.BATCH_SIZE.name: report.size,
         **{f"{names.MESSAGES.name}.{outcome}": count for outcome, count in outcomes.items()},
-        names.BYTES.name: sum(len(each.content) for each in report.messages),
+        names.BYTES.name: sum(len(message.content) for message in report.messages),
         names.DURATION.name: round(report.seconds, 4),
         names.LAG.name: round(max(ended - min(enqueued) / 1000, 0), 3) if enqueued else None,
         names.RETRIES.name: report.retries,

@@ -46,8 +46,8 @@ class Instruments:
         self.nights = _counter(meter, names.NIGHTS)
         self.losses = _counter(meter, names.LOST)
         self._looked: dict[str, list[metrics.Observation]] = {}
-        for each in names.GAUGES:
-            meter.create_observable_gauge(each.name, [partial(self._taken, each.name)], each.unit, each.description)
+        for gauge in names.GAUGES:
+            meter.create_observable_gauge(gauge.name, [partial(self._taken, gauge.name)], gauge.unit, gauge.description)
 
     def of_task(self, source: Mapping[str, str]) -> "TaskInstruments":
         """Return the measurements of a task with the attributes of its *source* (`names.OF_THE_SOURCE`)."""
@@ -63,9 +63,9 @@ class Instruments:
 
     def measured(self, measurements: Sequence[Measurement]) -> None:
         """Keep the values of the gauges for the next export."""
-        looked: dict[str, list[metrics.Observation]] = {each.name: [] for each in names.GAUGES}
-        for each in measurements:
-            looked[each.metric].append(metrics.Observation(each.value, each.attributes))
+        looked: dict[str, list[metrics.Observation]] = {gauge.name: [] for gauge in names.GAUGES}
+        for measurement in measurements:
+            looked[measurement.metric].append(metrics.Observation(measurement.value, measurement.attributes))
         self._looked = looked
 
     def _taken(self, name: str, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:

@@ -34,4 +34,6 @@ def test_the_example_holds_every_setting_that_the_code_reads() -> None:
     host = {"FUNCTIONS_WORKER_RUNTIME", "AzureWebJobsStorage"}
     journal = set(JOURNAL.findall(ROOT.joinpath("docs", "journal.md").read_text(encoding="utf-8")))
     assert journal
-    assert set(example["Values"]) == read | {each["setting"] for each in connections.values()} | host | journal
+    assert (
+        set(example["Values"]) == read | {connection["setting"] for connection in connections.values()} | host | journal
+    )

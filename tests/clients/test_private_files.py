@@ -35,7 +35,7 @@ def _umask_that_hides_nothing() -> Iterator[None]:
 
 
 def modes(folder: Path) -> set[int]:
-    return {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+    return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("opened", FILES.values(), ids=FILES)

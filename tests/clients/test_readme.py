@@ -53,7 +53,7 @@ def test_every_example_is_run() -> None:
 
 
 @pytest.mark.usefixtures("relays")
-@pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
+@pytest.mark.parametrize(("name", "example", "printed"), EXAMPLES, ids=[example[0] for example in EXAMPLES])
 def test_an_example_prints_what_the_page_says(
     name: str, example: Any, printed: Any, places: Any, tmp_path: Path
 ) -> None:

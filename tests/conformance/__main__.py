@@ -57,19 +57,19 @@ def main() -> int:
         except Skipped as skipped:
             reasons[name] = str(skipped)
     console.print(_table(found, reasons))
-    failures = [(name, each) for name, results in found.items() for each in results if each.outcome == "failed"]
+    failures = [(name, result) for name, results in found.items() for result in results if result.outcome == "failed"]
     new = []
-    for name, each in failures:
-        why = reason_for(name, each.name)
+    for name, result in failures:
+        why = reason_for(name, result.name)
         if why is None:
-            new.append(each)
-        style, text = ("red", each.reason[:200]) if why is None else ("dim", f"known: {why}")
-        console.print(f"{name}: {each.name}: {text}", style=style, markup=False, soft_wrap=True)
-    for name, each in ((name, each) for name, results in found.items() for each in results):
-        if each.outcome == "passed alone":
-            text = f"passed alone, failed among others: {each.reason[:200]}"
-            console.print(f"{name}: {each.name}: {text}", style="dim", markup=False, soft_wrap=True)
-    results = {name: [asdict(each) for each in results] for name, results in found.items()}
+            new.append(result)
+        style, text = ("red", result.reason[:200]) if why is None else ("dim", f"known: {why}")
+        console.print(f"{name}: {result.name}: {text}", style=style, markup=False, soft_wrap=True)
+    for name, result in ((name, result) for name, results in found.items() for result in results):
+        if result.outcome == "passed alone":
+            text = f"passed alone, failed among others: {result.reason[:200]}"
+            console.print(f"{name}: {result.name}: {text}", style="dim", markup=False, soft_wrap=True)
+    results = {name: [asdict(result) for result in results] for name, results in found.items()}
     (FOLDER / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     return 1 if new else 0
 
@@ -79,8 +79,8 @@ def _table(found: Mapping[str, list[Result]], reasons: Mapping[str, str]) -> Tab
     for heading in ("part", "passed", "alone", "failed", "known", "skipped"):
         table.add_column(heading, justify="left" if heading == "part" else "right")
     for name, results in found.items():
-        counts = Counter(each.outcome for each in results)
-        known = sum(each.outcome == "failed" and reason_for(name, each.name) is not None for each in results)
+        counts = Counter(result.outcome for result in results)
+        known = sum(result.outcome == "failed" and reason_for(name, result.name) is not None for result in results)
         failed = counts["failed"] - known
         numbers = counts["passed"], counts["passed alone"], failed, known, counts["skipped"]
         table.add_row(name, *map(str, numbers))

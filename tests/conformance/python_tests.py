@@ -118,12 +118,16 @@ def _results(run: Run, folder: Path, words: str) -> Iterator[Result]:
 
         log.unlink(missing_ok=True)
         found = test(*run.options, *(("-k", words) if words else ()))
-        again = {each.name: each for each in found if each.outcome == "failed" and not reason_for(run.part, each.name)}
+        again = {
+            result.name: result
+            for result in found
+            if result.outcome == "failed" and not reason_for(run.part, result.name)
+        }
         if again:
             # Some have locks of five seconds, which end too soon while others take the processor.
             report.rename(report.with_suffix(".first.jsonl"))
-            passed = {each.name for each in test(*again) if each.outcome == "passed"}
-            found = [replace(each, outcome="passed alone") if each.name in passed else each for each in found]
+            passed = {result.name for result in test(*again) if result.outcome == "passed"}
+            found = [replace(result, outcome="passed alone") if result.name in passed else result for result in found]
     yield from found
 
 

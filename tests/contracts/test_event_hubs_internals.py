@@ -76,7 +76,7 @@ def test_a_batch_has_the_partition_key_as_that_of_the_sdk_has_it(key: str | None
     made = Message.received(asyncio.run(theirs()), SOMEWHERE)
     assert ours.envelope() == made.envelope() == (None, None, key)
     assert [(number, value.payload) for number, value in body_parts(ours.sections.body)] == [
-        (DATA, each) for each in CONTENTS
+        (DATA, content) for content in CONTENTS
     ]
 
 

@@ -74,8 +74,8 @@ def test_each_message_is_seen_once_and_none_is_taken(broker: RunningBroker) -> N
         # Another instance continues after the last mark.
         assert asyncio.run(peeking(broker, sink, marks).look()) == 1
     records = sink.records("copy", Role.SOURCE)
-    assert [each["message_id"] for each in records] == [*(f"m{n}" for n in range(300)), "later"]
-    assert [each["src_seq"] for each in records] == list(range(1, 302))
+    assert [record["message_id"] for record in records] == [*(f"m{n}" for n in range(300)), "later"]
+    assert [record["src_seq"] for record in records] == list(range(1, 302))
     assert broker.counts("east")["q"].active == 301
 
 

@@ -78,7 +78,7 @@ def test_the_envelope_of_a_batch_says_what_that_of_the_sdk_says(
     assert ours.sections.header == made.sections.header == b""
     assert ours.sections.application_properties == made.sections.application_properties == b""
     assert [(number, value.payload) for number, value in body_parts(ours.sections.body)] == [
-        (DATA, each) for each in CONTENTS
+        (DATA, content) for content in CONTENTS
     ]
 
 

@@ -119,7 +119,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             shutil.copyfile(ROOT / name, target)
     for distribution in DISTRIBUTIONS.values():
         run(f"{sys.executable} -c '{BUILD}' {out}", copy / distribution.folder)
-    return {name: next(out.glob(f"{each.package}-*.whl")) for name, each in DISTRIBUTIONS.items()}
+    return {name: next(out.glob(f"{distribution.package}-*.whl")) for name, distribution in DISTRIBUTIONS.items()}
 
 
 def test_all_distributions_have_the_same_version() -> None:

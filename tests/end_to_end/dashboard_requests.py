@@ -29,7 +29,9 @@ class Dashboard:
         self.settings = {**site.settings, "AzureWebJobsStorage": storage, **settings}
         self.configuration = load(site.folder)
         register_status(app, self.configuration, self.settings)
-        self._functions = {each.get_function_name(): each.get_user_function() for each in app.get_functions()}
+        self._functions = {
+            function.get_function_name(): function.get_user_function() for function in app.get_functions()
+        }
 
     @property
     def names(self) -> set[str]:

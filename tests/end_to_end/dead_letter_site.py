@@ -80,7 +80,7 @@ def property_of(message: Message, name: str) -> Any:
 
 def ids(messages: Sequence[Message]) -> list[Any]:
     """Return the message ids."""
-    return [None if each.message_id is None else each.message_id.payload for each in messages]
+    return [None if message.message_id is None else message.message_id.payload for message in messages]
 
 
 def many(count: int, *, sessions: int = 3, **options: Any) -> list[bytes]:

@@ -50,7 +50,8 @@ class EvacuationSite(DeadLetterSite):
     def admin_options(self) -> list[str]:
         """Return the options that name the administration of each namespace."""
         return [
-            f"--admin={each.name}={self.settings[f'{each.name.upper()}__administration']}" for each in self.namespaces
+            f"--admin={namespace.name}={self.settings[f'{namespace.name.upper()}__administration']}"
+            for namespace in self.namespaces
         ]
 
     def evacuate(self, source: str, to: str = "east", *options: str, yes: bool = True) -> Any:
@@ -79,17 +80,21 @@ class EvacuationSite(DeadLetterSite):
 
         def look(namespace: Namespace) -> list[str]:
             found = namespace.entity(entity).peek(0) if "/" not in entity else namespace.store(entity).peek(0)  # type: ignore[union-attr]
-            return [f"{each.content.message_id[2:].decode()} {each.state.name.lower()}" for each in found]
+            return [f"{message.content.message_id[2:].decode()} {message.state.name.lower()}" for message in found]
 
         return self.broker.inspect(site, look)
 
     def numbers(self, entity: str, site: str) -> list[int]:
         """Return the sequence numbers of the messages in an entity."""
-        return self.broker.inspect(site, lambda found: [each.sequence_number for each in found.store(entity).peek(0)])
+        return self.broker.inspect(
+            site, lambda found: [message.sequence_number for message in found.store(entity).peek(0)]
+        )
 
     def probes(self, queue: str) -> int:
         """Return how many messages without a body of ours are scheduled at the target."""
-        found = self.broker.inspect("east", lambda east: [each.encode() for each in east.queue(queue).incoming.peek(0)])
+        found = self.broker.inspect(
+            "east", lambda east: [message.encode() for message in east.queue(queue).incoming.peek(0)]
+        )
         return sum(b"repl-number-probe" in content for content in found)
 
     def states(self, queue: str, site: str) -> dict[str, bytes]:
@@ -114,14 +119,14 @@ def _message(kind: str, number: int, *, sessions: bool) -> ServiceBusMessage:
 
 def _set_aside(receiver: ServiceBusReceiver, kind: str) -> None:
     while found := receiver.receive_messages(100, max_wait_time=0.3):
-        for each in found:
+        for message in found:
             if kind == "deferred":
-                receiver.defer_message(each)
+                receiver.defer_message(message)
             else:
-                reason = None if str(each.message_id).endswith("-0") else f"Reason {each.message_id}"
-                receiver.dead_letter_message(each, reason=reason, error_description="because" if reason else None)
+                reason = None if str(message.message_id).endswith("-0") else f"Reason {message.message_id}"
+                receiver.dead_letter_message(message, reason=reason, error_description="because" if reason else None)
 
 
 def numbers_of(names: Sequence[str], kind: str) -> list[int]:
     """Return the numbers in the ids of messages of one kind, in their order."""
-    return [int(each.split()[0].partition("-")[2]) for each in names if each.startswith(kind)]
+    return [int(name.split()[0].partition("-")[2]) for name in names if name.startswith(kind)]

@@ -106,7 +106,7 @@ class JournalSite(Site):
         """Wait for *count* records with *fields* and return them."""
 
         def found() -> list[Record]:
-            return [each for each in self.records(task, role) if fields.items() <= each.items()]
+            return [record for record in self.records(task, role) if fields.items() <= record.items()]
 
         self.process.wait_for(lambda: len(found()) >= count)
         return found()

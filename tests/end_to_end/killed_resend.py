@@ -52,7 +52,7 @@ def assert_nothing_is_lost_or_doubled(site: DeadLetterSite, count: int) -> None:
     assert max(Counter(names).values(), default=1) == 1
     assert {*names, *ids(site.dead())} == {f"m-{n}" for n in range(count)}
     by_session: dict[str | None, list[int]] = {}
-    for each in arrived:
-        by_session.setdefault(each.session_id, []).append(property_of(each, "n"))
+    for message in arrived:
+        by_session.setdefault(message.session_id, []).append(property_of(message, "n"))
     for numbers in by_session.values():
         assert numbers == sorted(numbers)

@@ -64,10 +64,10 @@ class RepairSite(Site):
 
     def records_in_journal(self, *, is_repair: bool) -> list[tuple[int, str]]:
         """Return the sequence number and outcome of each record in the hub of the journal."""
-        members = [each.body or b"" for partition in self.events("west/journal") for each in partition]
+        members = [message.body or b"" for partition in self.events("west/journal") for message in partition]
         records = [json.loads(line) for member in members for line in gzip.decompress(member).splitlines()]
-        assert all(each.get("repair", False) is is_repair for each in records)
-        return sorted((each["src_seq"], each["outcome"]) for each in records)
+        assert all(record.get("repair", False) is is_repair for record in records)
+        return sorted((record["src_seq"], record["outcome"]) for record in records)
 
     def arrived(self, queue: str) -> list[Any]:
         """Take all messages of a queue of *east*."""

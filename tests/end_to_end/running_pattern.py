@@ -53,7 +53,7 @@ class RunningPattern:
         clock: Clock | None = None,
     ) -> None:
         self.configuration: Configuration = load(folder)
-        self.broker = RunningBroker([changed(each) for each in namespaces_of(folder)], clock)
+        self.broker = RunningBroker([changed(config) for config in namespaces_of(folder)], clock)
         self._folder = folder
         self._scratch = scratch
         self._ends = contextlib.ExitStack()

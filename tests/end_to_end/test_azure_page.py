@@ -30,10 +30,10 @@ def test_the_first_step_writes_what_the_compiler_deploys(tmp_path: Path) -> None
     kinds = [each["type"] for each in predicted["predictedResources"]]
     assert kinds.count("Microsoft.ServiceBus/namespaces") == 2
     jobs = [each for each in predicted["predictedResources"] if each["type"] == "Microsoft.App/jobs"]
-    assert [each["name"] for each in jobs] == [
+    assert [job["name"] for job in jobs] == [
         predicted["outputs"][name] for name in ("reconcileJobName", "hourlyJobName")
     ]
-    assert {each["properties"]["template"]["containers"][0]["image"] for each in jobs} == {"r/i:1"}
+    assert {job["properties"]["template"]["containers"][0]["image"] for job in jobs} == {"r/i:1"}
     assert (project / "build/nightly/jobs/reconcile/Dockerfile").is_file()
     # What the page and the hooks read of a deployment.
     read = re.findall(r"properties\.outputs\.(\w+)\.value", PAGE)

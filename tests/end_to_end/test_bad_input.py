@@ -82,7 +82,7 @@ _ORIGIN = "WebHook-Request-Origin: expected eventgrid.azure.net, or that of anot
 
 
 def by_id(messages: list[Any]) -> dict[str, Any]:
-    return {each.message_id: each for each in messages}
+    return {message.message_id: message for message in messages}
 
 
 def text(message: Any, name: str) -> str:

@@ -60,7 +60,7 @@ def received_in(site: Site, session: str) -> list[str]:
         while len(set(bodies)) < EACH:
             batch = receiver.receive_messages(EACH, max_wait_time=60)
             assert batch, bodies
-            for each in batch:
-                receiver.complete_message(each)
-                bodies.append(str(each))
+            for message in batch:
+                receiver.complete_message(message)
+                bodies.append(str(message))
     return bodies

@@ -80,7 +80,7 @@ def test_a_resend_takes_the_group_in_order_and_nothing_else(site: DeadLetterSite
     assert (step["sent"], step["left"], step["error"]) == (5, [], None)
     arrived = site.there("west/orders")
     assert ids(arrived) == [f"m-{n}" for n in range(5)]
-    assert [property_of(each, "DeadLetterReason") for each in arrived] == [None] * 5
+    assert [property_of(message, "DeadLetterReason") for message in arrived] == [None] * 5
     assert ids(site.dead()) == ["m-9"]
     entities = {each["entity"]: each for each in dashboard.get("dead").content["entities"]}
     assert entities[ORDERS]["messages"] == 1
@@ -189,7 +189,7 @@ def test_who_has_lost_the_lease_on_the_ledger_can_record_nothing(dashboard: Dash
         container = open_status_container(dashboard.configuration, dashboard.settings)
         try:
             async with Ledger(LedgerBlob(container, place), str(place).lower()) as ledger:
-                name = next(each for each in storage.list_blob_names() if "resend/west/orders" in each)
+                name = next(name for name in storage.list_blob_names() if "resend/west/orders" in name)
                 BlobLeaseClient(storage.get_blob_client(name)).break_lease(0)
                 async with Ledger(LedgerBlob(container, place), str(place).lower()):
                     await ledger.note("sending", ["1/1"], "east/orders")

@@ -97,8 +97,8 @@ def test_what_the_entity_would_drop_as_a_duplicate_stays(site: DeadLetterSite) -
     """The queue has accepted the id of the dead letter, and its window is not over."""
     site.publish("west/once", many(2))
     with site.receiver("west/once") as receiver:
-        for each in receiver.receive_messages(2, max_wait_time=5):
-            receiver.dead_letter_message(each, reason="Broken")
+        for message in receiver.receive_messages(2, max_wait_time=5):
+            receiver.dead_letter_message(message, reason="Broken")
     with RunningAdmin(site.broker) as admin:
         where = ("--admin", f"west={admin.address('west')}")
         left = site.run("dead", "resend", "west/once", "--all", *where, "--yes")
@@ -109,7 +109,7 @@ def test_what_the_entity_would_drop_as_a_duplicate_stays(site: DeadLetterSite) -
         dropped = site.run("dead", "resend", "west/once", "--number", "1", "--same-ids", "--yes")
         assert (dropped.exit_code, site.there("west/once")) == (0, [])
         assert site.run("dead", "resend", "west/once", "--all", "--new-ids", "--yes").exit_code == 0
-        assert [each.application_property("n") for each in site.there("west/once")] == [long(1)]
+        assert [message.application_property("n") for message in site.there("west/once")] == [long(1)]
         # This queue detects none.
         site.bury("orders", many(1))
         assert site.run("dead", "resend", "west/orders", "--all", *where, "--yes").exit_code == 0
@@ -143,10 +143,10 @@ def test_edits_and_a_new_id_and_another_target(site: DeadLetterSite) -> None:
     done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--new-ids", *options, "--yes")
     assert done.exit_code == 0
     found = site.there("east/orders")
-    assert [(property_of(each, "priority"), property_of(each, "checked"), each.subject) for each in found] == [
-        (5, "yes", "again")
-    ] * 2
-    assert all(each.application_property("n") is None for each in found)
+    assert [
+        (property_of(message, "priority"), property_of(message, "checked"), message.subject) for message in found
+    ] == [(5, "yes", "again")] * 2
+    assert all(message.application_property("n") is None for message in found)
     assert len({*ids(found)}) == 2
     assert not {"m-0", "m-1"} & {*ids(found)}
 

@@ -65,17 +65,17 @@ def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> Non
     assert (site.names("orders", "west"), site.dead()) == ([], [])
     assert sorted(site.names("orders", "east")) == [f"{each} {each.partition('-')[0]}" for each in EVERYTHING]
     dead = site.there("east/orders/$DeadLetterQueue")
-    assert [property_of(each, "DeadLetterReason") for each in dead] == [None, "Reason dead-1"]
-    assert [property_of(each, "DeadLetterErrorDescription") for each in dead] == [None, "because"]
+    assert [property_of(message, "DeadLetterReason") for message in dead] == [None, "Reason dead-1"]
+    assert [property_of(message, "DeadLetterErrorDescription") for message in dead] == [None, "because"]
     file = site.folder / "build/evacuation/west/orders.verdicts.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 8
-    numbers = [each["new_number"] for each in lines if each["was"] == "deferred"]
+    assert [(line["verdict"], line["is_there"]) for line in lines] == [("moved", True)] * 8
+    numbers = [line["new_number"] for line in lines if line["was"] == "deferred"]
     with site.receiver("east/orders") as receiver:
         found = receiver.receive_deferred_messages(numbers)
-        assert [str(each) for each in found] == ["deferred 0", "deferred 1"]
-        scheduled = [each for each in receiver.peek_messages(100) if str(each).startswith("scheduled")]
-        assert {each.scheduled_enqueue_time_utc for each in scheduled} == {DUE}
+        assert [str(message) for message in found] == ["deferred 0", "deferred 1"]
+        scheduled = [message for message in receiver.peek_messages(100) if str(message).startswith("scheduled")]
+        assert {message.scheduled_enqueue_time_utc for message in scheduled} == {DUE}
 
 
 def test_sessions_move_in_order_with_their_state(site: EvacuationSite) -> None:
@@ -86,7 +86,7 @@ def test_sessions_move_in_order_with_their_state(site: EvacuationSite) -> None:
     assert site.states("sessions", "east") == {each: f"state of {each}".encode() for each in ("s-0", "s-1", "empty")}
     assert len(site.there("east/sessions/$DeadLetterQueue")) == 4
     with site.receiver("east/sessions", session_id="s-1") as receiver:
-        assert [str(each) for each in receiver.receive_messages(10, max_wait_time=1)] == ["active 1", "active 3"]
+        assert [str(message) for message in receiver.receive_messages(10, max_wait_time=1)] == ["active 1", "active 3"]
 
 
 @pytest.mark.parametrize("queue", ["parts", "parts-once", "parts-sessions"])
@@ -103,7 +103,7 @@ def test_a_partitioned_queue_moves_with_messages_in_every_state(site: Evacuation
     assert len(site.there(f"east/{queue}/$DeadLetterQueue")) == count
     verdicts = site.folder / f"build/evacuation/west/{queue}.verdicts.jsonl"
     lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
-    assert [(each["verdict"], each["is_there"]) for each in lines] == [("moved", True)] * 4 * count
+    assert [(line["verdict"], line["is_there"]) for line in lines] == [("moved", True)] * 4 * count
     assert site.probes(queue) == 0
 
 
@@ -113,9 +113,9 @@ def test_a_partition_key_moves_with_its_messages_in_order(site: EvacuationSite) 
         site.publish("west/parts", [delivered(None, message_id=f"m-{number}", annotated=annotated)])
     done = site.evacuate("west/parts")
     assert done.exit_code == 0, done.stdout + done.stderr
-    found = site.broker.inspect("east", lambda east: [each.content for each in east.store("parts").peek(0)])
+    found = site.broker.inspect("east", lambda east: [message.content for message in east.store("parts").peek(0)])
     for key in range(5):
-        names = [each.message_id[2:].decode() for each in found if each.partition_key == f"key-{key}"]
+        names = [content.message_id[2:].decode() for content in found if content.partition_key == f"key-{key}"]
         assert names == [f"m-{number}" for number in range(key, 30, 5)]
 
 
@@ -223,7 +223,7 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
     assert site.names("news", "east") == ["later scheduled"]
     assert site.names("news/Subscriptions/app", "east") == [f"n-{n} active" for n in range(3)]
     assert site.names("news/Subscriptions/b", "east") == [f"n-{n} active" for n in (1, 2)]
-    assert [property_of(each, "replication") for each in site.there("east/news/Subscriptions/app")] == [1] * 3
+    assert [property_of(message, "replication") for message in site.there("east/news/Subscriptions/app")] == [1] * 3
     assert site.run("export", "east", *site.admin_options[1:]).stdout == rules
     assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
 
@@ -357,8 +357,8 @@ def test_a_dead_letter_that_was_deferred_is_named(site: EvacuationSite) -> None:
     site.bury("sessions", [delivered(None, message_id="a", session_id="s")])
 
     def defer(namespace: Namespace) -> None:
-        for each in namespace.queue("sessions").backlog.dead_letters.messages.values():
-            each.state = State.DEFERRED
+        for message in namespace.queue("sessions").backlog.dead_letters.messages.values():
+            message.state = State.DEFERRED
 
     site.broker.inspect("west", defer)
     done = site.evacuate("west/sessions")
@@ -374,7 +374,9 @@ def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(site.folder)
     configuration = load(site.folder)
-    access = Access.of([each.removeprefix("--admin=") for each in site.admin_options], None, configuration.connections)
+    access = Access.of(
+        [admin_option.removeprefix("--admin=") for admin_option in site.admin_options], None, configuration.connections
+    )
     file = TaskFile.model_validate(
         {
             "task": "orders",
@@ -425,4 +427,4 @@ def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: Evacuat
         assert "east/once accepted it, and it is not there: its id was seen before" in done.stdout
         assert site.names("once", "west") == ["a active", "s scheduled"]
         # While the outcome of one is not clear, the mark of the run stays.
-        assert {each for each in site.names("once", "east") if "#" not in each} == {"b active", "t scheduled"}
+        assert {name for name in site.names("once", "east") if "#" not in name} == {"b active", "t scheduled"}

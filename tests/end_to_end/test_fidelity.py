@@ -30,10 +30,10 @@ def test_every_change_has_a_reason(observed: Observations, journey: Journey) -> 
 
 
 @pytest.mark.parametrize(
-    "kinds", [each.kinds for each in JOURNEYS if each.mode == WIRE and each.kinds[0] == each.kinds[-1]]
+    "kinds", [journey.kinds for journey in JOURNEYS if journey.mode == WIRE and journey.kinds[0] == journey.kinds[-1]]
 )
 def test_without_the_host_only_stamps_and_target_properties_differ(observed: Observations, kinds: str) -> None:
-    (journey,) = (each for each in JOURNEYS if each.mode == WIRE and each.kinds == kinds)
+    (journey,) = (journey for journey in JOURNEYS if journey.mode == WIRE and journey.kinds == kinds)
     changed = {
         (SPECIMENS[key].name, place)
         for key, content in observed.delivered[kinds[0]].items()

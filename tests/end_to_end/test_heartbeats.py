@@ -138,7 +138,7 @@ def test_applications_get_their_messages_and_no_heartbeat(site: HeartbeatSite) -
     site.send("west/orders", ServiceBusMessage("x", session_id="a", application_properties={"price": 20}))
     site.until(lambda found: found["orders-west-to-east"]["last_hour"]["sent"] == 1)
     for name in ("application", "billing", "expensive"):
-        assert [each.body for each in site.there(f"east/orders/Subscriptions/{name}")] == [b"x"], name
+        assert [message.body for message in site.there(f"east/orders/Subscriptions/{name}")] == [b"x"], name
     for queue in ("jobs", "urgent"):
         assert site.there(f"east/{queue}") == []
 

@@ -66,7 +66,7 @@ def arrived(site: Site, path: str = "office/raw") -> dict[str, list[Message]]:
 
 
 def bodies(messages: list[Message]) -> list[int]:
-    return [int(each.body or b"") for each in messages]
+    return [int(message.body or b"") for message in messages]
 
 
 def test_events_of_one_kafka_key_arrive_in_one_partition_and_in_order(site: Site, checkpoints: ContainerClient) -> None:
@@ -77,9 +77,9 @@ def test_events_of_one_kafka_key_arrive_in_one_partition_and_in_order(site: Site
         process.wait_for(lambda: sum(map(len, arrived(site).values())) == 25)
     found = arrived(site)
     [(partition, messages)] = found.items()
-    ordered = [each for each in messages if each.body]
+    ordered = [message for message in messages if message.body]
     assert bodies(ordered) == [*range(24)]
-    assert {each.partition_key for each in messages} == {"press-7"}
+    assert {message.partition_key for message in messages} == {"press-7"}
     assert not arrived(site, "plant/rejected")
     written = checkpoints.get_blob_client("localhost/raw/$default/checkpoint/2").get_blob_properties().metadata
     assert written["sequencenumber"] == "23"
@@ -87,7 +87,7 @@ def test_events_of_one_kafka_key_arrive_in_one_partition_and_in_order(site: Site
     with site.running_host() as process:
         publish(site, 24)
         process.wait_for(lambda: sum(map(len, arrived(site).values())) == 26)
-    assert bodies([each for each in arrived(site)[partition] if each.body]) == [*range(25)]
+    assert bodies([message for message in arrived(site)[partition] if message.body]) == [*range(25)]
 
 
 def test_it_goes_on_at_an_earlier_checkpoint_of_the_host_and_keeps_partitions(

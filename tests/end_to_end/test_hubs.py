@@ -83,14 +83,14 @@ def arrived(site: Site, hub: str, count: int) -> list[list[Any]]:
 
 
 def bodies(events: list[Any]) -> list[str]:
-    return [each.body.decode() for each in events]
+    return [event.body.decode() for event in events]
 
 
 def by_key(partitions: list[list[Any]]) -> dict[str | None, list[tuple[int, str]]]:
     found: dict[str | None, list[tuple[int, str]]] = {}
     for number, events in enumerate(partitions):
-        for each in events:
-            found.setdefault(each.partition_key, []).append((number, each.body.decode()))
+        for event in events:
+            found.setdefault(event.partition_key, []).append((number, event.body.decode()))
     return found
 
 
@@ -109,8 +109,8 @@ def test_sessions_become_keys_and_sessions_again(site: Site) -> None:
     assert_every_key_in_order(by_key(partitions))
     for key in KEYS:
         messages = site.take("east/orders", EACH, session_id=key)
-        assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
-        assert {each.partition_key for each in messages} == {None}
+        assert [str(message) for message in messages] == [f"{key}-{number}" for number in range(EACH)]
+        assert {message.partition_key for message in messages} == {None}
         properties = messages[0].application_properties
         assert properties[b"repl-path"] == b"west;hub-east"
         assert [name for name in properties if name.startswith((b"repl-sb", b"repl-eh"))] == []
@@ -121,7 +121,7 @@ def test_fields_without_an_event_equivalent_are_kept_in_properties(site: Site) -
     jobs = (ServiceBusMessage(f"{n}", message_id=f"j{n}", subject="job", time_to_live=minutes) for n in range(5))
     site.send("west/jobs", *jobs)
     partitions = arrived(site, "jobs", 5)
-    assert [bodies(each) for each in partitions] == [[], [str(n) for n in range(5)]]
+    assert [bodies(partition) for partition in partitions] == [[], [str(n) for n in range(5)]]
     for each in partitions[1]:
         life = each.application_property("repl-sb-time-to-live")
         assert (life.kind, life.payload) == ("uint", 90_000)
@@ -132,16 +132,16 @@ def test_from_hub_to_hub_every_key_keeps_its_order_and_partition(site: Site, tel
     partitions = arrived(site, "by-key", len(telemetry))
     assert_every_key_in_order(by_key(partitions))
     sources = site.events("west/telemetry")
-    assert [sorted(bodies(each)) for each in partitions] == [sorted(bodies(each)) for each in sources]
-    assert len({each.message_id.payload for events in partitions for each in events}) == len(telemetry)
+    assert [sorted(bodies(partition)) for partition in partitions] == [sorted(bodies(source)) for source in sources]
+    assert len({event.message_id.payload for events in partitions for event in events}) == len(telemetry)
 
 
 def test_a_kept_partition_keeps_the_order_of_all_its_keys(site: Site, telemetry: set[str]) -> None:
     partitions = arrived(site, "kept", len(telemetry))
     sources = site.events("west/telemetry")
-    assert [bodies(each) for each in partitions] == [bodies(each) for each in sources]
-    assert [[e.partition_key for e in each] for each in partitions] == [
-        [e.partition_key for e in each] for each in sources
+    assert [bodies(partition) for partition in partitions] == [bodies(source) for source in sources]
+    assert [[e.partition_key for e in partition] for partition in partitions] == [
+        [e.partition_key for e in source] for source in sources
     ]
 
 
@@ -149,7 +149,7 @@ def test_a_kept_partition_keeps_the_order_of_all_its_keys(site: Site, telemetry:
 def test_keys_become_sessions_in_their_order(site: Site) -> None:
     for key in KEYS:
         messages = site.take("east/readings", EACH, session_id=key)
-        assert [str(each) for each in messages] == [f"{key}-{number}" for number in range(EACH)]
+        assert [str(message) for message in messages] == [f"{key}-{number}" for number in range(EACH)]
 
 
 @pytest.mark.usefixtures("telemetry")
@@ -157,7 +157,7 @@ def test_a_task_of_one_partition_copies_only_its_events(site: Site) -> None:
     expected = bodies(site.events("west/telemetry")[2])
     assert 0 < len(expected) < EACH * len(KEYS)
     messages = site.take("east/one", len(expected))
-    assert [str(each) for each in messages] == expected
+    assert [str(message) for message in messages] == expected
     assert site.active("east/one") == 0
 
 

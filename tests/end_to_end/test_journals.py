@@ -64,7 +64,7 @@ def test_tasks_and_taps_record_the_same_messages(site: JournalSite) -> None:
     originals = {tuple(each[name] for name in keys) for each in received}
     assert {tuple(each[name] for name in keys) for each in before} == originals
     assert all("src_part" not in each for each in after)
-    assert {tuple(each[name] for name in keys[1:]) for each in after} == {each[1:] for each in originals}
+    assert {tuple(each[name] for name in keys[1:]) for each in after} == {original[1:] for original in originals}
     assert site.process.stop() == 0
 
 
@@ -76,7 +76,7 @@ def test_the_journal_shows_the_duplicates_of_a_host_killed_before_the_outcome(si
     site.process.kill()
     first = site.records("jobs", "source")
     assert [(each["src_seq"], each["outcome"]) for each in first] == [(n, "received") for n in (1, 2, 3)]
-    assert [each for each in site.records("jobs", "target") if each["observer"] == "task"] == []
+    assert [record for record in site.records("jobs", "target") if record["observer"] == "task"] == []
 
     site.broker.faults("west").expire_locks("jobs")
     site.process.__exit__()
@@ -85,7 +85,7 @@ def test_the_journal_shows_the_duplicates_of_a_host_killed_before_the_outcome(si
     sent = site.wait_for("jobs", "target", 3, observer="task")
     assert [(each["src_seq"], each["outcome"]) for each in sent] == [(n, "sent") for n in (1, 2, 3)]
     assert {each["instance"] for each in sent}.isdisjoint(each["instance"] for each in first)
-    again = [each for each in site.records("jobs", "source") if each["instance"] == sent[0]["instance"]]
+    again = [record for record in site.records("jobs", "source") if record["instance"] == sent[0]["instance"]]
     assert [each["attempt"] for each in again] == [2, 2, 2]
     # The task has a record of one copy each; the tap at the target sees two.
     seen = site.wait_for("jobs", "target", 6, observer="tap")
@@ -124,10 +124,12 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(tmp_path: Path) 
 
             def records() -> list[Record]:
                 (events,) = site.events("east/journal")
-                return [json.loads(line) for each in events for line in gzip.decompress(each.body or b"").splitlines()]
+                return [
+                    json.loads(line) for event in events for line in gzip.decompress(event.body or b"").splitlines()
+                ]
 
             host.wait_for(lambda: len(records()) >= 12)
-        assert sorted((each["observer"], each["role"], each["outcome"]) for each in records()) == [
+        assert sorted((record["observer"], record["role"], record["outcome"]) for record in records()) == [
             *[("tap", "source", "seen")] * 3,
             *[("tap", "target", "seen")] * 3,
             *[("task", "source", "received")] * 3,

@@ -94,7 +94,7 @@ async def run(site: Site) -> Drill:
             taken = await asyncio.to_thread(other.receive_messages, 6, 5)
             other.defer_message(taken[0])
             other.dead_letter_message(taken[1], reason="ByAnotherConsumer")
-            held = {each.sequence_number or 0 for each in taken}
+            held = {message.sequence_number or 0 for message in taken}
             await asyncio.to_thread(host.wait_until_ready)
             await asyncio.to_thread(host.wait_for, lambda: count(host) >= 5 * MESSAGES - len(held))
             first = losses(host)
@@ -110,7 +110,7 @@ async def run(site: Site) -> Drill:
     reader = StatusReader(configuration, settings)
     status = await reader.read()
     await reader.close()
-    counts = {each.task: 0 if each.losses is None else each.losses.messages for each in status.tasks}
+    counts = {task.task: 0 if task.losses is None else task.losses.messages for task in status.tasks}
     return Drill(lost, first, found, held, set(scheduled), counts, status.sentence)
 
 

@@ -78,8 +78,8 @@ def test_copies_expire_after_two_minutes_and_originals_later(tmp_path: Path) -> 
         with pattern.receiver("east", "payments/application") as receiver:
             there = receiver.peek_messages(10)
         assert list(lines(there)) == ["old", "new"]
-        assert {each.time_to_live for each in there} == {timedelta(seconds=LIFE_SECONDS)}
-        assert {stamps(each)["repl-path"] for each in there} == {"west"}
+        assert {message.time_to_live for message in there} == {timedelta(seconds=LIFE_SECONDS)}
+        assert {stamps(message)["repl-path"] for message in there} == {"west"}
         pattern.broker.advance(2)
         assert list(lines(pattern.take("east", "payments/application", 1))) == ["new"]
         assert pattern.active("east", "payments/application") == 0

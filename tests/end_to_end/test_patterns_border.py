@@ -56,11 +56,11 @@ def test_spillover_tries_each_site_once_and_then_uses_the_auxiliary_queue(tmp_pa
             stamped = stamps(message)
             assert (stamped["repl-dlq-reason"], stamped["repl-dlq-source"]) == ("DatabaseAway;Poison", "jobs;jobs")
             assert stamped["repl-path"] == "west;east"
-        assert sorted(str(each.message_id) for each in (*done, *auxiliary)) == sorted(ids)
+        assert sorted(str(message.message_id) for message in (*done, *auxiliary)) == sorted(ids)
 
         def left() -> int:
             counts = [pattern.broker.counts(site)[queue] for site in ("west", "east") for queue in QUEUES]
-            return sum(each.active + each.dead_lettered for each in counts)
+            return sum(count.active + count.dead_lettered for count in counts)
 
         pattern.host.wait_for(lambda: left() == 0)  # nothing bounces
         assert pattern.journal() == []
@@ -108,11 +108,11 @@ def test_split_sends_each_message_to_one_target_in_session_order(tmp_path: Path)
         reads = [(*place, key) for place in places for key in KEYS]
         taking = [partial(pattern.take, site, queue, len(expected[site, queue]), key) for site, queue, key in reads]
         for (site, queue, _), messages in zip(reads, pattern.at_once(*taking), strict=True):
-            assert [str(each) for each in messages] == expected[site, queue]
+            assert [str(message) for message in messages] == expected[site, queue]
             express = queue == "orders-express"
             # Without a life of its own, a message has the queue's.
-            assert {each.time_to_live for each in messages} == {timedelta(minutes=2) if express else None}
-            assert {(each.application_properties or {}).get(b"lane") for each in messages} == {
+            assert {message.time_to_live for message in messages} == {timedelta(minutes=2) if express else None}
+            assert {(message.application_properties or {}).get(b"lane") for message in messages} == {
                 b"express" if express else None
             }
         pattern.wait_until_drained()
@@ -139,7 +139,7 @@ def test_fan_out_sends_each_message_to_all_targets_of_its_route_in_session_order
         reads = [(place, key) for place in expected for key in KEYS]
         taking = [partial(pattern.take, *place, len(expected[place]), key) for place, key in reads]
         for (place, _), messages in zip(reads, pattern.at_once(*taking), strict=True):
-            assert [str(each) for each in messages] == expected[place]
+            assert [str(message) for message in messages] == expected[place]
         pattern.wait_until_drained()
         assert pattern.active("west", "orders-rejected") == 0
         assert pattern.host.stop() == 0
@@ -165,11 +165,11 @@ def test_validation_accepts_orders_and_rejects_the_rest_with_a_reason(tmp_path: 
         ]
         pattern.send("partners", "orders", messages)
         inside = pattern.take("inside", "orders", EACH)
-        assert [str(each) for each in inside] == good
-        assert {b"trusted" in (each.application_properties or {}) for each in inside} == {False}
-        rejected = {each.message_id: each for each in pattern.take("partners", "orders-rejected", len(bad))}
-        assert {str(each) for each in rejected.values()} == set(bad.values()), "as they came"
-        stamped = {name: stamps(each) for name, each in rejected.items()}
+        assert [str(message) for message in inside] == good
+        assert {b"trusted" in (message.application_properties or {}) for message in inside} == {False}
+        rejected = {message.message_id: message for message in pattern.take("partners", "orders-rejected", len(bad))}
+        assert {str(message) for message in rejected.values()} == set(bad.values()), "as they came"
+        stamped = {name: stamps(message) for name, message in rejected.items()}
         assert {
             name: (each["repl-reject-reason"], each["repl-reject-description"]) for name, each in stamped.items()
         } == {

@@ -44,7 +44,7 @@ STOPS = {
 
 def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "plain-copy", tmp_path) as pattern:
-        pattern.send("west", "orders", [each for session in SESSIONS for each in orders(session, EACH, session)])
+        pattern.send("west", "orders", [order for session in SESSIONS for order in orders(session, EACH, session)])
         originals, copies = (
             {session: partial(pattern.take, site, path, EACH, session) for session in SESSIONS}
             for site, path in (("west", "orders/application"), ("east", "orders"))
@@ -52,8 +52,8 @@ def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_p
         taken = pattern.at_once(*originals.values(), *copies.values())
         expected = [[f"{session}-{n}" for n in range(EACH)] for session in SESSIONS]
         assert [list(lines(messages)) for messages in taken] == expected + expected
-        assert [[each.message_id for each in messages] for messages in taken[2:]] == expected
-        assert {stamps(each)["repl-path"] for messages in taken[2:] for each in messages} == {"west"}
+        assert [[message.message_id for message in messages] for messages in taken[2:]] == expected
+        assert {stamps(message)["repl-path"] for messages in taken[2:] for message in messages} == {"west"}
         pattern.wait_until_drained()
         assert (pattern.active("west", "orders/application"), pattern.active("east", "orders")) == (0, 0)
         assert pattern.journal() == []
@@ -66,7 +66,7 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
     with RunningPattern(EXAMPLES / name, tmp_path, changed=forgetful) as pattern:
         # All sites send at the same time, to the same sessions.
         sent = {
-            site: [each for session in SESSIONS for each in orders(f"{site}-{session}", EACH, session)]
+            site: [order for session in SESSIONS for order in orders(f"{site}-{session}", EACH, session)]
             for site in paths
         }
         pattern.at_once(*(partial(pattern.send, site, "orders", messages) for site, messages in sent.items()))
@@ -76,7 +76,7 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
             for origin in paths:
                 of_origin = list(lines(arrived, f"{origin}-{session}-"))
                 assert of_origin == [f"{origin}-{session}-{n}" for n in range(EACH)], (site, origin)
-                visited = {stamps(each).get("repl-path") for each in arrived if str(each) in of_origin}
+                visited = {stamps(message).get("repl-path") for message in arrived if str(message) in of_origin}
                 assert visited == {paths[origin].get(site)}, (site, origin)
         # Nothing is on its way any more, so nothing that comes later can be more than what has come.
         pattern.wait_until_drained()

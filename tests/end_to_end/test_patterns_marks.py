@@ -56,7 +56,7 @@ def test_a_message_sent_with_a_mark_stays_and_is_reported_if_busway_receives_it(
         pattern.wait_until_drained()
         arrived = pattern.take("east", "orders/application", 3, "s")
         assert list(lines(arrived)) == ["new", "been-here", "been-elsewhere"]
-        assert [stamps(each)["repl-path"] for each in arrived] == ["west", "west;west", "north;west"]
+        assert [stamps(message)["repl-path"] for message in arrived] == ["west", "west;west", "north;west"]
         reasons = {line["message_id"]: (line["outcome"], line["reason"]) for line in pattern.journal()}
         assert reasons == {
             "been-there": ("looped", "site east is on its path east"),

@@ -27,7 +27,9 @@ def test_the_page_shows_the_file_of_each_pattern(folder: Path) -> None:
 def test_a_strict_check_of_a_pattern_with_known_entities_has_no_findings(folder: Path) -> None:
     configuration = load(folder)
     entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
-    unknown = [alias for alias, each in configuration.connections.items() if entities.namespace(each) is None]
+    unknown = [
+        alias for alias, connection in configuration.connections.items() if entities.namespace(connection) is None
+    ]
     assert [each for each in unknown if configuration.connections[each].kind not in REAL] == []
     assert [str(finding) for finding in review(configuration, entities)] == []
 

@@ -26,19 +26,19 @@ def test_latency_keeps_partitions_and_their_order(tmp_path: Path) -> None:
             partial(read, america, "telemetry", len(readings)), partial(read, europe, "telemetry", len(readings))
         )
         expected = {
-            partition: [(each.body_as_str(), each.partition_key, each.properties[b"n"]) for each in events]
+            partition: [(event.body_as_str(), event.partition_key, event.properties[b"n"]) for event in events]
             for partition, events in originals.items()
         }
         assert len(expected) > 1
         assert {
-            partition: [(each.body_as_str(), each.partition_key, each.properties[b"n"]) for each in events]
+            partition: [(event.body_as_str(), event.partition_key, event.properties[b"n"]) for event in events]
             for partition, events in copies.items()
         } == expected
         for partition, events in copies.items():
-            numbers = [int(each.properties[b"repl-sequence"]) for each in events]
+            numbers = [int(event.properties[b"repl-sequence"]) for event in events]
             assert numbers == [each.sequence_number for each in originals[partition]]
-            assert {each.properties[b"repl-path"] for each in events} == {b"america"}
-        ids = [each.message_id for events in copies.values() for each in events]
+            assert {event.properties[b"repl-path"] for event in events} == {b"america"}
+        ids = [event.message_id for events in copies.values() for event in events]
         assert len(set(ids)) == len(ids), "each copy has an id of its own, which the original has not"
         assert pattern.journal() == []
         assert pattern.host.stop() == 0
@@ -108,13 +108,13 @@ def test_a_stream_becomes_a_queue_of_sessions_in_the_order_of_their_keys(tmp_pat
         taking = [partial(pattern.take, "office", "readings", EACH, key) for key in KEYS]
         *sessions, loose = pattern.at_once(*taking, partial(pattern.take, "office", "readings-without-key", EACH))
         for key, messages in zip(KEYS, sessions, strict=True):
-            assert [str(each) for each in messages] == [f"{key}-{n}" for n in range(EACH)]
-            assert {(each.session_id, each.partition_key) for each in messages} == {(key, key)}
-            assert [int(stamps(each)["repl-offset"]) for each in messages] == sorted(
-                int(stamps(each)["repl-offset"]) for each in messages
+            assert [str(message) for message in messages] == [f"{key}-{n}" for n in range(EACH)]
+            assert {(message.session_id, message.partition_key) for message in messages} == {(key, key)}
+            assert [int(stamps(message)["repl-offset"]) for message in messages] == sorted(
+                int(stamps(message)["repl-offset"]) for message in messages
             )
         assert sorted(map(str, loose)) == [f"none-{n}" for n in range(EACH)]
-        ids = {each.message_id for messages in (*sessions, loose) for each in messages}
+        ids = {message.message_id for messages in (*sessions, loose) for message in messages}
         assert len(ids) == EACH * (len(KEYS) + 1), "no event had an id, each message has one of its own"
         assert pattern.active("office", "readings-rejected") == 0
         assert pattern.host.stop() == 0
@@ -169,5 +169,5 @@ def test_a_queue_becomes_a_stream_and_back_without_losing_fields(tmp_path: Path)
         # The applications of the office have their own copy of each, in order.
         taking = (partial(pattern.take, "office", "orders/application", EACH, key) for key in KEYS)
         for key, messages in zip(KEYS, pattern.at_once(*taking), strict=True):
-            assert [str(each) for each in messages] == [f"{key}-{n}" for n in range(EACH)]
+            assert [str(message) for message in messages] == [f"{key}-{n}" for n in range(EACH)]
         assert pattern.host.stop() == 0

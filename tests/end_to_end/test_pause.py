@@ -105,7 +105,7 @@ class PausedSite(Site):
 
     def numbers(self, queue: str) -> list[tuple[str | None, int]]:
         """Return session and number of all messages that have arrived, in the order of the queue."""
-        return [(each.session_id, int(each.body or b"")) for each in self.there(f"east/{queue}")]
+        return [(message.session_id, int(message.body or b"")) for message in self.there(f"east/{queue}")]
 
     def locked(self) -> tuple[int, int]:
         """Return the number of locked sessions of orders, and of locked messages of payments."""
@@ -117,7 +117,7 @@ class PausedSite(Site):
     def delivery_counts(self, queue: str) -> Counter[int]:
         """Return how many messages wait at the source, by the attempts that they have lost."""
         return self.broker.inspect(
-            "west", lambda west: Counter(each.delivery_count for each in west.store(queue).messages.values())
+            "west", lambda west: Counter(message.delivery_count for message in west.store(queue).messages.values())
         )
 
 
@@ -217,7 +217,7 @@ def test_the_script_of_the_first_hour_runs_here_as_far_as_it_goes(site: PausedSi
     result = CliRunner(env=site.settings).invoke(first_hour, [*steps, *admin, *quick])
     assert result.exit_code == 0, result.output
     answers = {each["number"]: each for each in json.loads(out.read_text())["answers"]}
-    assert {number: each["verdict"] for number, each in answers.items()} == {
+    assert {number: answer["verdict"] for number, answer in answers.items()} == {
         1: "not tried", 4: "as expected", 5: "as expected", 8: "as expected", 9: "not tried", 10: "as expected",
     }  # fmt: skip
     assert [line.split(", ")[0] for line in answers[5]["lines"][::2]] == [

@@ -78,7 +78,7 @@ def test_the_package_is_the_app_with_the_configuration(project: Path) -> None:
     result = busway("package")
     assert result.exit_code == 0, result.output
     out = project / "build/app"
-    assert sorted(each.name for each in out.iterdir()) == [
+    assert sorted(path.name for path in out.iterdir()) == [
         "busway-version", "config", "function_app.py", "functions", "host.json", "requirements.txt", "shared",
     ]  # fmt: skip
     assert not (out / "config/entities").exists()
@@ -131,7 +131,7 @@ def test_the_package_has_nothing_from_elsewhere_and_no_files_of_tools(project: P
     (project / "config/tables/two.csv").symlink_to("one.csv")
     assert busway("package").exit_code == 0
     packaged = project / "build/app/config"
-    assert sorted(each.name for each in (packaged / "tables").iterdir()) == ["one.csv", "two.csv"]
+    assert sorted(path.name for path in (packaged / "tables").iterdir()) == ["one.csv", "two.csv"]
     assert not list(packaged.rglob(".*"))
     for link, target in (
         ("config/key.json", "secret/key.json"),
@@ -182,9 +182,9 @@ def test_every_example_makes_a_project_without_errors(tmp_path: Path, monkeypatc
 def test_the_workflow_is_yaml_and_runs_commands_that_exist(project: Path) -> None:
     document = yaml.safe_load((project / ".github/workflows/deploy.yml").read_text())
     steps = document["jobs"]["deploy"]["steps"]
-    assert any(each.get("run") == "../busway/.venv/bin/busway package" for each in steps)
+    assert any(step.get("run") == "../busway/.venv/bin/busway package" for step in steps)
     # FN48: without its input the action installs no package, on either plan, and the pipeline is green.
-    (publish,) = (each["with"] for each in steps if "functions-action" in str(each.get("uses")))
+    (publish,) = (step["with"] for step in steps if "functions-action" in str(step.get("uses")))
     on_premium = {name: "==" in publish[name] for name in ORYX}
     assert on_premium == {"remote-build": False, "scm-do-build-during-deployment": True, "enable-oryx-build": True}
     assert all("vars.PLAN" in publish[name] and "'premium'" in publish[name] for name in ORYX)

@@ -50,7 +50,9 @@ def test_rejects_go_back_to_the_source_without_their_stamps(site: DeadLetterSite
     assert "the message is the body of this one" in shown
     assert site.run("rejects", "resend", "orders-west-to-east", "--all", "--same-ids", "--yes").exit_code == 0
     found = site.there("west/orders")
-    assert [{name for name, _ in each.application_properties()} for each in found] == [{"a", "repl-resent-from"}] * 2
+    assert [{name for name, _ in message.application_properties()} for message in found] == [
+        {"a", "repl-resent-from"}
+    ] * 2
     assert ids(found) == ["m-1", "m-2"]
 
 

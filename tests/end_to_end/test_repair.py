@@ -71,8 +71,8 @@ def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Repair
     assert applied.stdout.count("to east/events only") == 1
     assert applied.stdout.count("would arrive twice") == 2
     events, orders = site.arrived("events"), site.arrived("orders")
-    assert [each.message_id for each in events] == ["o-0", "o-3"]
-    assert [each.message_id for each in orders] == ["o-3"]
+    assert [event.message_id for event in events] == ["o-0", "o-3"]
+    assert [order.message_id for order in orders] == ["o-3"]
     assert set(events[0].application_properties) == {b"n", b"repl-sequence", b"repl-path", b"repl-enqueue-time"}
 
 
@@ -141,15 +141,15 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: R
     ledger = ledger_in(LedgerFile(site.ledger), is_sending=True)
     repair = Repair(load(site.folder), site.settings, [], ledger, found.append)
     asyncio.run(repair.run(messages, is_sending=True, hold=timedelta(seconds=2.5)))
-    states = [ledger.state(each.key) for each in messages]
-    assert [each.state for each in found] == [State.FAILED] * 4
-    assert all("east/gone" in each.text for each in found[:3])
+    states = [ledger.state(message.key) for message in messages]
+    assert [report.state for report in found] == [State.FAILED] * 4
+    assert all("east/gone" in report.text for report in found[:3])
     assert found[3].text == "not tried: the last 3 messages of its task could not be sent"
     # No target accepted any of them: the next repair does not warn that they may arrive twice.
     assert states == ["refused"] * 3 + [None]
     # The repair sent its journal to the hub itself: a command has no output binding.
     assert site.records_in_journal(is_repair=True) == [
-        (each.sequence_number, what) for each in messages[:3] for what in ("received", "retry")
+        (message.sequence_number, what) for message in messages[:3] for what in ("received", "retry")
     ]
 
 
@@ -229,7 +229,7 @@ def test_an_event_is_found_among_the_retained_events_of_its_hub(site: RepairSite
     number, enqueued = site.broker.inspect(
         "west",
         lambda west: [
-            (each.sequence_number, each.enqueued_time * 1000) for each in west.hub("telemetry").partitions[1].events
+            (event.sequence_number, event.enqueued_time * 1000) for event in west.hub("telemetry").partitions[1].events
         ][2],
     )
     content = encoded("e-2", b"event 2", {})

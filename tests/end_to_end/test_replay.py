@@ -47,7 +47,7 @@ def copies(site: RepairSite, queue: str = "events") -> list[Message]:
 
 
 def texts(found: list[Message], name: str) -> list[Any]:
-    return [None if (value := each.application_property(name)) is None else value.payload for each in found]
+    return [None if (value := message.application_property(name)) is None else value.payload for message in found]
 
 
 def test_events_between_two_positions_go_through_the_task_again(site: RepairSite) -> None:
@@ -60,7 +60,7 @@ def test_events_between_two_positions_go_through_the_task_again(site: RepairSite
     done = replay(site, "telemetry", "--from", "1", "--to", "2", "--partition", "1")
     assert (done.exit_code, "2 sent" in done.stdout) == (0, True), done.stdout + done.stderr
     found = copies(site)
-    assert [each.body for each in found] == [b"event 3", b"event 5"]
+    assert [message.body for message in found] == [b"event 3", b"event 5"]
     assert (texts(found, "repl-path"), texts(found, "repl-sequence")) == (["west"] * 2, ["1", "2"])
     (mark, _) = texts(found, "repl-replay")
     assert mark.startswith("telemetry~")
@@ -124,7 +124,7 @@ def test_messages_of_a_queue_are_replayed_from_their_copies_with_their_own_numbe
     assert "1 without a copy (sequence number 72): see --copies" in done.stdout
     found = copies(site, "orders")
     assert (texts(found, "repl-sequence"), texts(found, "n")) == (["70", "71"], [0, 1])
-    assert all(each.startswith("orders~") for each in texts(found, "repl-replay"))
+    assert all(text.startswith("orders~") for text in texts(found, "repl-replay"))
 
 
 def test_wrong_positions_and_an_unavailable_target_are_reported(site: RepairSite) -> None:

@@ -145,8 +145,8 @@ def test_a_message_beside_others_is_left_and_reported(smoke: Smoke, site: Site) 
     with site.receiver("east/orders", max_wait_time=5) as receiver:
         taken = receiver.receive_messages(2)
         assert (str(taken[0]), taken[0].delivery_count) == ("of an application", 0)
-        for each in taken:
-            receiver.complete_message(each)
+        for message in taken:
+            receiver.complete_message(message)
 
 
 def test_a_disabled_target_is_named_with_the_place_of_the_message(smoke: Smoke) -> None:

@@ -113,8 +113,8 @@ def test_transfer_dead_letters_of_a_queue_and_a_subscription(site: Site) -> None
 
     def give_up(path: str, *names: str) -> None:
         contents = [
-            read_content(delivered(None, message_id=each, named={"DeadLetterReason": string("Refused")}))
-            for each in names
+            read_content(delivered(None, message_id=name, named={"DeadLetterReason": string("Refused")}))
+            for name in names
         ]
         site.broker.inspect(
             "west", lambda each: [each.store(f"{path}/$Transfer/$DeadLetterQueue").add(one) for one in contents]
@@ -155,7 +155,7 @@ def test_a_hub(site: Site) -> None:
 def test_no_message_is_left_at_the_sources(site: Site) -> None:
     def left() -> list[str]:
         counts = site.broker.counts("west")
-        return [name for name, each in counts.items() if each.active or each.transfer_dead_lettered]
+        return [name for name, count in counts.items() if count.active or count.transfer_dead_lettered]
 
     until(lambda: not left(), 5, text=left)
     assert site.active("west/rejected") == 0

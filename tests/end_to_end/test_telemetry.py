@@ -90,8 +90,8 @@ def test_spans_continue_the_trace_of_each_message_and_do_not_change_it(site: Sit
     }
     assert set(links) == {(TRACE, SENDER), (OTHER_TRACE, SENDER)}
     assert all(
-        abs(int(str(each["enqueuedTime"])) / 1000 - batches[0].start_time_unix_nano / 1e9) < SECONDS
-        for each in links.values()
+        abs(int(str(link["enqueuedTime"])) / 1000 - batches[0].start_time_unix_nano / 1e9) < SECONDS
+        for link in links.values()
     )
     assert sum(int(str(plain(span.attributes)["messaging.batch.message_count"])) for span in batches) == 4
     found = plain(batches[0].attributes)

@@ -77,5 +77,5 @@ CUTS = [
     )
 ]
 
-SHORT = [each for each in CUTS if each.route is not QUEUES]
+SHORT = [cut for cut in CUTS if cut.route is not QUEUES]
 """What also runs with all other tests."""

@@ -81,7 +81,10 @@ class GridLine(Line):
 
     def carried(self) -> list[str]:
         """Return the names of the messages that Event Grid still delivers, or has given up."""
-        events = [*self.subscription.waiting.values(), *(each.event for each in self.subscription.dead_letters)]
+        events = [
+            *self.subscription.waiting.values(),
+            *(dead_letter.event for dead_letter in self.subscription.dead_letters),
+        ]
         return [named(event.content) for text in events for event in open_envelope(text)]
 
 
@@ -114,7 +117,7 @@ def _kill_at_target(line: Line) -> None:
     line.target.clear()
     line.expect_repeats(line.sent_but_unsettled())
     # The batch that was being published may be published again.
-    line.expect_repeats({each.name for each in line.accepted})
+    line.expect_repeats({copy.name for copy in line.accepted})
     line.end_locks()
     line.host()
     line.wait_until_drained()
@@ -129,7 +132,7 @@ def _webhook_gone(line: Line) -> None:
     line.wait_until(lambda: line.subscription.waiting, "published")
     host.kill()
     line.target.clear()
-    line.expect_repeats({each.name for each in line.accepted})
+    line.expect_repeats({copy.name for copy in line.accepted})
     line.end_locks()
     line.host()
     line.wait_until_drained()

@@ -102,7 +102,7 @@ def _twins(line: Line) -> None:
     line.wait_until_drained()
     line.wait_until(lambda: not line.stored("west", "twins"), "drained of the other task's messages")
     first = list(dict.fromkeys(line.stored("east", "twins")))
-    assert first == [each.name for each in twins], f"the other task's messages arrived as {first}"
+    assert first == [twin.name for twin in twins], f"the other task's messages arrived as {first}"
 
 
 HOLDS = [
@@ -142,5 +142,5 @@ HOLDS = [
     Scenario("two functions hold sessions of one id", SESSION_QUEUES, _twins, line=_TwinLine),
 ]
 
-SHORT = [each for each in HOLDS if " 40 minutes" in each.name and each.route is SESSION_QUEUES]
+SHORT = [hold for hold in HOLDS if " 40 minutes" in hold.name and hold.route is SESSION_QUEUES]
 """What also runs with all other tests."""

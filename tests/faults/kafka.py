@@ -56,7 +56,7 @@ class KafkaLine(Line):
 
     def _arrived(self) -> list[Copy]:
         records = read_topic({"bootstrap.servers": self.cluster.servers}, self.route.target_path, _PARTITIONS)
-        return [Copy((each.key() or b"").decode(), name_of(each.value())) for each in records]
+        return [Copy((record.key() or b"").decode(), name_of(record.value())) for record in records]
 
     async def _read(self) -> tuple[list[Copy], list[str]]:
         west = self._broker.connection_string("west")

@@ -100,5 +100,5 @@ KILLS += [
     Scenario("kill -9 four times over", SESSIONS_TO_HUB, kill_repeatedly, explains=SENT_BUT_UNSETTLED, repeats=True),
 ]
 
-SHORT = [each for each in KILLS if " at start" not in each.name and " four times" not in each.name]
+SHORT = [kill for kill in KILLS if " at start" not in kill.name and " four times" not in kill.name]
 """What also runs with all other tests."""

@@ -234,11 +234,11 @@ class Line:
 
     def stored(self, site: str, path: str) -> list[str]:
         """Return the names of the messages that an entity holds."""
-        return self._broker.inspect(site, lambda namespace: [named(each) for each in _messages(namespace, path)])
+        return self._broker.inspect(site, lambda namespace: [named(message) for message in _messages(namespace, path)])
 
     def _delivery_count(self, namespace: Namespace) -> int:
         stored = namespace.store(self.route.source_path).peek(0)
-        return max((each.delivery_count for each in stored), default=0)
+        return max((message.delivery_count for message in stored), default=0)
 
     @property
     def _checkpoints(self) -> Path:
@@ -266,17 +266,17 @@ def named(encoded: bytes) -> str:
 
 
 def _messages(namespace: Namespace, path: str) -> list[bytes]:
-    return [each.encode() for each in namespace.store(path).peek(0)]
+    return [message.encode() for message in namespace.store(path).peek(0)]
 
 
 def _enveloped(namespace: Namespace) -> list[str]:
-    bodies = [Message.received(each, Origin("", "")).body or b"" for each in _messages(namespace, CARRIER)]
+    bodies = [Message.received(message, Origin("", "")).body or b"" for message in _messages(namespace, CARRIER)]
     return [named(event.content) for body in bodies for event in open_envelope(body)]
 
 
 def sessions_of(namespace: Namespace, path: str) -> list[str]:
-    received = [Message.received(each, Origin("", "")) for each in _messages(namespace, path)]
-    return [str(each.session_id) for each in received]
+    received = [Message.received(message, Origin("", "")) for message in _messages(namespace, path)]
+    return [str(message.session_id) for message in received]
 
 
 def _events(namespace: Namespace, path: str) -> list[str]:

@@ -87,5 +87,5 @@ class Row:
 
 def named(scenarios: Sequence[Scenario], *names: str) -> list[Scenario]:
     """Return those of *scenarios* that have *names*; KeyError if one is missing."""
-    of_name = {str(each): each for each in scenarios}
+    of_name = {str(scenario): scenario for scenario in scenarios}
     return [of_name[name] for name in names]

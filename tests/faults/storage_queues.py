@@ -57,7 +57,7 @@ class StorageLine(Line):
         count = self._queue.get_queue_properties().approximate_message_count or 0
         if not count:
             return []
-        texts = [str(each.content).encode() for each in self._queue.peek_messages(_PEEKED)]
+        texts = [str(message.content).encode() for message in self._queue.peek_messages(_PEEKED)]
         events = [event for text in texts for event in open_envelope(envelope_in(text) or b"[]")]
         return [*(named(event.content) for event in events), *(["(in hand)"] if count > len(texts) else [])]
 
@@ -102,7 +102,7 @@ def _kill_at_target(line: Line) -> None:
 def _continue(line: Line) -> None:
     # What was carried or sent without being settled may come again, and be sent again by a process that forgot it.
     line.expect_repeats(line.sent_but_unsettled())
-    line.expect_repeats({each.name for each in line.accepted})
+    line.expect_repeats({copy.name for copy in line.accepted})
     line.end_locks()
     line.host()
     line.wait_until_drained()

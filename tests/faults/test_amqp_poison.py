@@ -68,11 +68,13 @@ def test_a_message_that_makes_an_amqp_broker_close_the_connection_is_rejected_al
     assert "plant/work: the broker closes the connection because of it" in properties[rejection.DESCRIPTION]
     outcomes = [each["outcome"] for each in sorted(decided, key=lambda each: int(each["src_seq"]))]
     assert outcomes == ["rejected" if "poison" in name else "sent" for name in names]
-    accepted = [Message.received(each, ORIGIN) for each in plant.contents if b"poison" not in each]
+    accepted = [Message.received(content, ORIGIN) for content in plant.contents if b"poison" not in content]
     # A message that was in flight at a break may be there twice.
-    arrived = list(dict.fromkeys(str(each.message_id.payload) for each in accepted if each.message_id is not None))
+    arrived = list(
+        dict.fromkeys(str(message.message_id.payload) for message in accepted if message.message_id is not None)
+    )
     assert sorted(arrived) == sorted(set(names) - {"a-poison"})
     for session in "ab":
         assert [each for each in arrived if each[0] == session] == [
-            each for each in names if each[0] == session and "poison" not in each
+            name for name in names if name[0] == session and "poison" not in name
         ]

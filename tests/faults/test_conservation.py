@@ -117,7 +117,7 @@ def test_planted_faults_are_found_in_any_combination() -> None:
         delivered = list(FAIR.delivered)
         lost = {delivered.pop(chance.randrange(len(delivered))).name for _ in range(chance.randrange(4))}
         again = Counter(copy.name for copy in chance.choices(delivered, k=chance.randrange(4)))
-        for copy in [each for each in delivered for _ in range(again[each.name])]:
+        for copy in [one for one in delivered for _ in range(again[one.name])]:
             delivered.insert(chance.randrange(delivered.index(copy) + 1, len(delivered) + 1), copy)
         result = balance(replace(FAIR, delivered=delivered))
         assert set(result.lost) == lost

@@ -46,8 +46,8 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
     with impatient_clients():
         for step in count(1):
             site.broker.reset()
-            for each in (site.folder / "build").rglob("*.jsonl"):
-                each.unlink()
+            for path in (site.folder / "build").rglob("*.jsonl"):
+                path.unlink()
             site.fill(queue, COUNT, sessions=queue == "sessions")
             left = iter(range(step))
 
@@ -148,7 +148,7 @@ def assert_all_arrived(site: EvacuationSite, queue: str, total: int) -> None:
     dead = site.names(f"{queue}/$DeadLetterQueue", "east")
     assert sorted(numbers_of(dead, "dead")) == [*range(total)]
     for kind in ("active", "deferred", "scheduled"):
-        numbers = numbers_of([each for each in names if each.endswith(kind)], kind)
+        numbers = numbers_of([name for name in names if name.endswith(kind)], kind)
         assert sorted(numbers) == [*range(total)], (kind, names)
     for parity in (0, 1) if queue == "sessions" else ():
         numbers = [each for each in numbers_of(names, "active") if each % 2 == parity]

@@ -89,7 +89,7 @@ def test_a_member_that_joins_in_the_middle_of_a_batch_takes_partitions_and_nothi
             assert firsts == sorted(firsts), key
             arrived.setdefault(key, set()).update(numbers)
     assert arrived == {key: set(numbers) for key, numbers in by_key(1_000).items()}
-    outcomes = Counter(each["outcome"] for each in sink.records("to-hub", Role.TARGET))
+    outcomes = Counter(record["outcome"] for record in sink.records("to-hub", Role.TARGET))
     copies = sum(len(numbers) for target in targets for numbers in target.bodies.values())
     assert outcomes["sent"] == copies, "each copy is in the journal"
     assert outcomes.total() == len(sink.records("to-hub", Role.SOURCE)), "also what was left to the other member"
@@ -148,8 +148,8 @@ def test_a_member_without_partitions_has_seen_the_end_and_one_that_waits_for_the
         readers = (first, second)
         # The first loses its partition, or has it again, once the brokers know of the second.
         taken(first, lambda: not first.has_seen_the_end)
-        calls = [threads.submit(taken_to_the_end, each) for each in readers]
-        found = [len(set(each.result())) for each in calls]
+        calls = [threads.submit(taken_to_the_end, reader) for reader in readers]
+        found = [len(set(call.result())) for call in calls]
     assert sorted(found) == [0, 100]
-    for each in readers:
-        each.close()
+    for reader in readers:
+        reader.close()

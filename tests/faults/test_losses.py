@@ -24,9 +24,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 # Scenarios in virtual time have a line of their own; the times of the journal are real.
 SCENARIOS = [
-    each
-    for each in [*KILLS, *CUTS, *OUTAGES, *STOPS, *SINGLE_DISPATCH]
-    if each.line is Line and each.make_clock is None and not each.route.has_carrier
+    scenario
+    for scenario in [*KILLS, *CUTS, *OUTAGES, *STOPS, *SINGLE_DISPATCH]
+    if scenario.line is Line and scenario.make_clock is None and not scenario.route.has_carrier
 ]
 
 
@@ -49,7 +49,9 @@ def watched(scenario: Scenario) -> WatchedLine:
         with line:
             scenario.action(line)
             line.wait_for_looks()
-            assert not [each for each in Row(scenario, line.balance()).objections() if each.startswith("lost")]
+            assert not [
+                objection for objection in Row(scenario, line.balance()).objections() if objection.startswith("lost")
+            ]
         return line
 
 
@@ -90,5 +92,5 @@ def take_one(line: WatchedLine) -> int:
         chosen = sorted(found, key=lambda each: each.sequence_number or 0)[-2]
         receiver.complete_message(chosen)
     # The oracle must not miss it.
-    line.accepted = [each for each in line.accepted if each.name != name_of(bytes(str(chosen), "utf-8"))]
+    line.accepted = [copy for copy in line.accepted if copy.name != name_of(bytes(str(chosen), "utf-8"))]
     return chosen.sequence_number or 0

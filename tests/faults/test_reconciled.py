@@ -78,7 +78,7 @@ def test_the_job_finds_no_missing_message_after_ten_kills(tmp_path: Path) -> Non
             settlements.clear()
         with site.running_host() as host:
             places = ("west/orders/Subscriptions/replication", *PLACES)
-            host.wait_for(lambda: not any(site.there(each) for each in places), 240)
+            host.wait_for(lambda: not any(site.there(place) for place in places), 240)
         out = tmp_path / "out"
         code, summary = reconciled(storage, out, begun)
     assert (code, summary["verdict"]) == (0, "clean"), summary["sentence"]

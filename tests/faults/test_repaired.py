@@ -29,8 +29,8 @@ def test_lost_messages_are_repaired_and_the_next_reconciliation_is_clean(tmp_pat
         site.send("west/orders", *(ServiceBusMessage(b"order %d" % n, message_id=f"o-{n}") for n in range(MESSAGES)))
         # Another receiver dead-letters the first of them before the task runs.
         with site.receiver(SOURCE) as receiver:
-            for each in receiver.receive_messages(LOST, max_wait_time=10):
-                receiver.dead_letter_message(each, reason="Mistaken")
+            for message in receiver.receive_messages(LOST, max_wait_time=10):
+                receiver.dead_letter_message(message, reason="Mistaken")
         carry(site)
         code, summary = reconciled(storage, out, begun)
         assert (code, summary["verdict"]) == (1, "findings"), summary["sentence"]

@@ -57,4 +57,4 @@ def _event(number: int) -> EventData:
 
 def arrived(site: RepairSite) -> list[int]:
     """Return the numbers of the events in the target queue, in its order."""
-    return [int(each.body or b"-1") for each in site.there("east/events")]
+    return [int(message.body or b"-1") for message in site.there("east/events")]

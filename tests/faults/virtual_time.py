@@ -197,8 +197,8 @@ class ClockServer:
             self._broker.advance(seconds)
             with self._changed:
                 self._number += 1
-                for each in self._followers:
-                    self._announce(each)
+                for follower in self._followers:
+                    self._announce(follower)
                 has_followed = self._changed.wait_for(self._has_followed, _ANSWER_SECONDS)
         assert has_followed or self._is_stopped, f"a process did not follow the clock within {_ANSWER_SECONDS} s"
 
@@ -223,16 +223,16 @@ class ClockServer:
                 self.advance(min(max(end - self._clock.monotonic(), 0.0), _STEP_SECONDS))
 
     def _next_end(self) -> float | None:
-        return min((each.until for each in self._followers if each.until is not None), default=None)
+        return min((follower.until for follower in self._followers if follower.until is not None), default=None)
 
     def _is_held(self) -> bool:
-        return any(each.holds for each in self._followers)
+        return any(follower.holds for follower in self._followers)
 
     def _is_awaited(self) -> bool:
         return self._next_end() is not None and not self._is_held()
 
     def _has_followed(self) -> bool:
-        return self._is_stopped or all(each.done >= self._number for each in self._followers)
+        return self._is_stopped or all(follower.done >= self._number for follower in self._followers)
 
     def _announce(self, follower: _Follower) -> None:
         try:

@@ -152,9 +152,13 @@ def observe(folder: Path) -> Observations:
     configuration = folder / "config"
     for mode in (WIRE, AZURE):
         (configuration / mode / "tasks").mkdir(parents=True)
-        hops = [each.task(hop) for each in JOURNEYS for hop in range(len(each.kinds) - 1) if _host(each) == mode]
+        hops = [
+            journey.task(hop) for journey in JOURNEYS for hop in range(len(journey.kinds) - 1) if _host(journey) == mode
+        ]
         (configuration / mode / "tasks" / "all.yaml").write_text("---\n".join(hops), encoding="utf-8")
-        aliases = {f"{kind}{stage}" for each in JOURNEYS for stage, kind in enumerate(each.kinds.lower())} | {"s9"}
+        aliases = {f"{kind}{stage}" for journey in JOURNEYS for stage, kind in enumerate(journey.kinds.lower())} | {
+            "s9"
+        }
         kinds = {"s": "service-bus", "e": "event-hubs"}
         lines = ["store: {kind: storage-queue, setting: STORE}\n", "grid: {kind: event-grid, setting: GRID}\n"]
         lines += [f"{alias}: {{kind: {kinds[alias[0]]}, setting: CLOUD}}\n" for alias in sorted(aliases)]
@@ -180,17 +184,19 @@ def observe(folder: Path) -> Observations:
             asyncio.run(_send(settings))
             delivered = {kind: _arrivals(broker, kind, name) for kind, name in CONTROL.items()}
             hosts[1].wait_until_ready(60)
-            withheld = {each: _withheld(each, delivered) for each in JOURNEYS}
-            wanted = {each: set(delivered[each.kinds[0]]) - withheld[each] for each in JOURNEYS}
+            withheld = {journey: _withheld(journey, delivered) for journey in JOURNEYS}
+            wanted = {journey: set(delivered[journey.kinds[0]]) - withheld[journey] for journey in JOURNEYS}
             end = time.monotonic() + _SECONDS
             while True:
                 arrived = {
-                    each: _bodies(broker, each, delivered["S"])
-                    if each.mode == BODY
-                    else _arrivals(broker, each.kinds[-1], each.entity(len(each.kinds) - 1))
-                    for each in JOURNEYS
+                    journey: _bodies(broker, journey, delivered["S"])
+                    if journey.mode == BODY
+                    else _arrivals(broker, journey.kinds[-1], journey.entity(len(journey.kinds) - 1))
+                    for journey in JOURNEYS
                 }
-                late = {each: missing for each in JOURNEYS if (missing := wanted[each] - set(arrived[each]))}
+                late = {
+                    journey: missing for journey in JOURNEYS if (missing := wanted[journey] - set(arrived[journey]))
+                }
                 if not late:
                     break
                 log = "".join(host.log()[-2000:] for host in hosts)
@@ -211,7 +217,7 @@ def _made(folder: Path) -> Path:
 
 
 def _namespace() -> NamespaceConfig:
-    places = [(kind, each.entity(stage)) for each in JOURNEYS for stage, kind in enumerate(each.kinds)]
+    places = [(kind, journey.entity(stage)) for journey in JOURNEYS for stage, kind in enumerate(journey.kinds)]
     places += CONTROL.items()
     return NamespaceConfig(
         name="cloud",
@@ -235,12 +241,12 @@ async def _send(settings: dict[str, str]) -> None:
         for kind, name in starts:
             contents = [
                 content
-                for key, each in SPECIMENS.items()
-                if (kind == "E" or not each.only_hubs)
-                and ((content := each.encode(key)) and (journey is None or journey.takes(content)))
+                for key, specimen in SPECIMENS.items()
+                if (kind == "E" or not specimen.only_hubs)
+                and ((content := specimen.encode(key)) and (journey is None or journey.takes(content)))
             ]
-            answers = await outputs[kind].send(name, [_outgoing(each) for each in contents], timeout_seconds=30)
-            assert answers == [None] * len(contents), (name, [each for each in answers if each is not None])
+            answers = await outputs[kind].send(name, [_outgoing(content) for content in contents], timeout_seconds=30)
+            assert answers == [None] * len(contents), (name, [answer for answer in answers if answer is not None])
     for output in outputs.values():
         await output.close()
 
@@ -252,8 +258,10 @@ def _outgoing(content: bytes) -> Outgoing:
 def _arrivals(broker: RunningBroker, kind: str, name: str) -> Arrivals:
     def contents(namespace: Namespace) -> Iterable[bytes]:
         if kind == "S":
-            return [each.encode(with_lock=False) for each in namespace.queue(name).backlog.store.messages.values()]
-        return [each.encode() for each in namespace.hub(name).partitions[0].events]
+            return [
+                message.encode(with_lock=False) for message in namespace.queue(name).backlog.store.messages.values()
+            ]
+        return [event.encode() for event in namespace.hub(name).partitions[0].events]
 
     found: Arrivals = {}
     for content in broker.inspect("cloud", contents):
@@ -267,7 +275,7 @@ def _arrivals(broker: RunningBroker, kind: str, name: str) -> Arrivals:
 def _bodies(broker: RunningBroker, journey: Journey, delivered: Arrivals) -> Arrivals:
     """Return the messages that arrived without the property of their specimen: they are in the order of the source."""
     stored = broker.inspect(
-        "cloud", lambda namespace: [each.encode() for each in namespace.store(journey.entity(1)).peek(0)]
+        "cloud", lambda namespace: [message.encode() for message in namespace.store(journey.entity(1)).peek(0)]
     )
     keys = [key for key, content in delivered.items() if journey.takes(content)]
     return dict(zip(keys, stored, strict=False))

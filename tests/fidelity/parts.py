@@ -30,9 +30,9 @@ def _parts(content: bytes) -> Iterator[tuple[str, bytes]]:
     raw = sections.split(content)
     for name, section in (("header", raw.header), ("field", raw.properties)):
         fields = list_fields(section, sections.descriptor(section, 0)[1], len(section)) if section else []
-        for index, each in enumerate(fields):
-            if each != _NULL and (name, index) != ("header", _DELIVERY_COUNT):
-                yield f"{name} {index}", each
+        for index, field in enumerate(fields):
+            if field != _NULL and (name, index) != ("header", _DELIVERY_COUNT):
+                yield f"{name} {index}", field
     maps: tuple[tuple[str, bytes, frozenset[str]], ...] = (
         ("delivery", raw.delivery_annotations, frozenset()),
         ("annotation", raw.message_annotations, _OF_THE_DELIVERY),

@@ -230,4 +230,4 @@ def _specimens() -> list[Specimen]:
     return found
 
 
-SPECIMENS: dict[str, Specimen] = {f"s{number}": each for number, each in enumerate(_specimens())}
+SPECIMENS: dict[str, Specimen] = {f"s{number}": specimen for number, specimen in enumerate(_specimens())}

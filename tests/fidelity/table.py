@@ -90,14 +90,14 @@ def rows(observed: Observations) -> list[Row]:
         cells = tuple(_common(column, journeys, key, observed) for column, journeys in COLUMNS.items())
         results.setdefault((specimen.part, cells), []).append(specimen.name)
     found = [Row(part, tuple(names), cells) for (part, cells), names in results.items()]
-    order = list(dict.fromkeys(each.part for each in SPECIMENS.values()))
+    order = list(dict.fromkeys(specimen.part for specimen in SPECIMENS.values()))
     return sorted(found, key=lambda row: order.index(row.part))
 
 
 def _common(column: str, journeys: Iterable[Journey], key: str, observed: Observations) -> Cell:
     results = {cell(journey, key, observed) for journey in journeys}
     # A part that one service does not deliver is observed on the journeys from the other.
-    delivered = {each for each in results if each.word != NOT_THERE} or results
+    delivered = {result for result in results if result.word != NOT_THERE} or results
     assert len(delivered) == 1, f"{column}: {SPECIMENS[key]}: {results}"
     return delivered.pop()
 

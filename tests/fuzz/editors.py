@@ -59,7 +59,7 @@ def readers() -> Mapping[str, tuple[Read, list[bytes]]]:
         "raw-avro": (RawAvro(_SCHEMA).read, [_SCHEMA.write(_VALUE)]),
         "avro-object": (SingleObject(_SCHEMA).read, [SingleObject(_SCHEMA).write(_VALUE)]),
         "avro-container": (read_container, [write_container(_SCHEMA, [_VALUE, _VALUE])]),
-        "protobuf": (protobuf.read, [as_field(each)[:500] for each in BOMBS.values()]),
+        "protobuf": (protobuf.read, [as_field(bomb)[:500] for bomb in BOMBS.values()]),
     }
     for encoding in _ENCODINGS:
         made[encoding] = (decompressor(encoding, Limits(2**20)), [compressor(encoding, 5)(json)])

@@ -102,7 +102,7 @@ def conversation(draw: random.Random, payload: bytes) -> list[bytes]:
     start = [AMQP_HEADER.encode(), compose(0, opening), compose(0, begin)]
     if draw.randrange(4) == 0:
         start.insert(0, SASL_HEADER.encode())
-    return [*start, *(each for parts in chosen for each in parts)]
+    return [*start, *(part for parts in chosen for part in parts)]
 
 
 class Fuzz:

@@ -164,7 +164,7 @@ def check(line: Line, batch: Sequence[bytes]) -> Counter[str]:
     assert counts.total() >= len(batch)
     for record in journal.records:
         assert _BUG not in (record.reason or ""), record.reason
-    return Counter(str(each.outcome) for each in journal.records)
+    return Counter(str(record.outcome) for record in journal.records)
 
 
 def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Counter[str]:

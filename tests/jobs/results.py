@@ -81,4 +81,4 @@ def verdicts(result: Result) -> Verdicts:
 
 def kinds(result: Result) -> list[str]:
     """Return the kinds of problems in *result*, each once."""
-    return sorted({each["kind"] for each in result.summary.problems})
+    return sorted({problem["kind"] for problem in result.summary.problems})

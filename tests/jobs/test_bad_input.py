@@ -139,7 +139,7 @@ def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSe
         "side-missing", "silent-tap", "torn-file", "unknown-version",
     ]  # fmt: skip
     assert result.exit_code == COULD_NOT_DECIDE
-    by_task = {each.task: each.verdicts for each in result.summary.tasks}
+    by_task = {task.task: task.verdicts for task in result.summary.tasks}
     assert by_task[TASK] == {"delivered": 120, "undecided": 1}  # the message with the invalid time has no outcome
     assert all(by_task[task] == {"undecided": 30} for task in ("text", "header", "no-target", "no-source"))
     assert by_task["clock-ahead"] == {"delivered": 29}
@@ -155,7 +155,9 @@ def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSe
     assert table(result, "findings") == []
     assert {row["verdict"] for row in table(result, "explained")} == {"undecided"}
 
-    named = {kind: [each for each in result.summary.problems if each["kind"] == kind] for kind in kinds(result)}
+    named = {
+        kind: [problem for problem in result.summary.problems if problem["kind"] == kind] for kind in kinds(result)
+    }
     assert {each["task"] for each in named["torn-file"]} == {TASK, "text", "header"}
     assert "cut short after 1 whole members" in " ".join(each["text"] for each in named["torn-file"])
     assert [each["text"] for each in named["unknown-version"]] == ["1 records of version 2, expected 1"]
@@ -187,7 +189,7 @@ def test_an_hour_that_is_still_being_written_is_reported_and_not_counted(spark: 
     assert result.exit_code == 2
     # The next run reports the hours that no run has counted.
     after = inputs(spark, tmp_path, start=now, hours=1)
-    assert [(each.kind, each.where) for each in after.problems_of_previous] == [
+    assert [(problem.kind, problem.where) for problem in after.problems_of_previous] == [
         ("not-reconciled", (START + timedelta(hours=1)).isoformat())
     ]
     stopped = Settings(writers_stopped=True, grace=timedelta(0))

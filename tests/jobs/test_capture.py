@@ -90,7 +90,7 @@ def test_the_files_hold_each_record_once_by_side_and_hour(limit: int, codec: str
     assert (len(bodies) > 1) == (limit == 4_000)
     read, odd = journal_files(StoredFile(f"/journal/{name}", 1, 0) for name in found.files)
     assert odd == []
-    assert sorted((each.task, each.hour, each.role) for each in read) == [
+    assert sorted((file.task, file.hour, file.role) for file in read) == [
         (made.task, f"2026-11-20T0{hour}", role) for hour in (0, 1) for role in ("source", "target")
     ]
 
@@ -103,11 +103,11 @@ def test_a_torn_file_gives_its_whole_records_and_the_hours_that_are_unreliable()
     fastavro.writer(stream, fastavro.parse_schema(schema), rows, sync_interval=100)
     found = convert(stream.getvalue()[:-300], WHERE)
     assert lines(found.files)
-    assert {(each.kind, each.where, each.role) for each in found.problems} == {
+    assert {(problem.kind, problem.where, problem.role) for problem in found.problems} == {
         ("torn-file", WHERE, "source"),
         ("torn-file", WHERE, "target"),
     }
-    assert {each.hours for each in found.problems} == {("2026-11-20T00", "2026-11-20T01")}
+    assert {problem.hours for problem in found.problems} == {("2026-11-20T00", "2026-11-20T01")}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_torn_file_gives_its_whole_records_and_the_hours_that_are_unreliable()
 def test_content_that_is_not_a_journal_is_reported(content: bytes) -> None:
     found = convert(content, WHERE)
     assert found.files == {}
-    assert {(each.kind, each.where) for each in found.problems} == {("torn-file", WHERE)}
+    assert {(problem.kind, problem.where) for problem in found.problems} == {("torn-file", WHERE)}
 
 
 def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path) -> None:
@@ -140,7 +140,9 @@ def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path
         problems = [
             problem for path in (folder / CAPTURED).iterdir() for problem in Kept.from_json(path.read_text()).problems
         ]
-        assert [(each.where, each.hours) for each in problems] == [("all/torn.avro", (hour_of(datetime.now(UTC)),))]
+        assert [(problem.where, problem.hours) for problem in problems] == [
+            ("all/torn.avro", (hour_of(datetime.now(UTC)),))
+        ]
         assert stage(container, "all", folder) == 0
         assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.gz")} == files
         assert stage(container, "all", tmp_path / "later", hours=[hour_of(datetime.now(UTC) + 2 * HOUR)]) == 0
@@ -180,5 +182,5 @@ MIDNIGHT = datetime(2026, 11, 21, tzinfo=UTC)
 def test_what_is_not_captured_yet_is_undecided(files: list[Captured], hours: list[tuple[str, ...]]) -> None:
     """EH63: if its storage is away Capture writes later."""
     found = not_captured(reversed(files), MIDNIGHT)
-    assert [each.hours for each in found] == hours
-    assert {each.kind for each in found} <= {"not-captured"}
+    assert [problem.hours for problem in found] == hours
+    assert {problem.kind for problem in found} <= {"not-captured"}

@@ -52,7 +52,7 @@ def folders(folder: Path) -> tuple[str, str]:
 
 
 def delete(spark: SparkSession, folder: Path, hours: list[str]) -> list[str]:
-    found = [each.file.path for each in deletable_raw(spark, *folders(folder), hours)]
+    found = [file.file.path for file in deletable_raw(spark, *folders(folder), hours)]
     for each in found:
         Storage(spark).delete(each)
     return found
@@ -144,8 +144,8 @@ def test_nothing_is_committed_if_there_are_fewer_compacted_records_than_raw_ones
     spark: SparkSession, tmp_path: Path
 ) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
-    for each in journals.write(tmp_path / "journal"):
-        leave_to_spark(each)
+    for path in journals.write(tmp_path / "journal"):
+        leave_to_spark(path)
     with pytest.raises(CompactionFailed, match="expected"):
         compact(spark, tmp_path, to_records=lambda raw: without_a_record(compact_records(raw)))
     assert not (tmp_path / "compacted" / "hours").exists()
@@ -155,8 +155,8 @@ def test_nothing_is_committed_if_there_are_fewer_compacted_records_than_raw_ones
 def test_no_raw_file_is_deleted_if_a_compacted_record_has_other_content(spark: SparkSession, tmp_path: Path) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     paths = journals.write(tmp_path / "journal")
-    for each in paths:
-        leave_to_spark(each)
+    for path in paths:
+        leave_to_spark(path)
     compact(spark, tmp_path, to_records=lambda raw: compact_records(raw).withColumn("body_size", F.lit(101)))
     with pytest.raises(CompactionFailed, match="not among the compacted ones, expected all"):
         delete(spark, tmp_path, HOURS)

@@ -51,7 +51,7 @@ def containers(storage: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
 def one_night(containers: Containers, work: Path, day: datetime) -> int:
     """Run a night on an empty disk; return the exit code."""
     shutil.rmtree(work, ignore_errors=True)
-    journal, results = (each.url for each in containers)
+    journal, results = (container.url for container in containers)
     now = (day + timedelta(days=1, hours=2)).isoformat()
     where = ["--journal", journal, "--results", f"{results}/nightly-runs", "--work", str(work)]
     return program.run([*where, "--date", day.date().isoformat(), "--now", now, "--memory", "1g"])
@@ -110,7 +110,7 @@ def test_the_next_night_downloads_all_that_a_night_published(containers: Contain
 def one_hour(containers: Containers, work: Path, now: datetime) -> int:
     """Run what is due at *now* on an empty disk; return the exit code."""
     shutil.rmtree(work, ignore_errors=True)
-    journal, results = (each.url for each in containers)
+    journal, results = (container.url for container in containers)
     where = ["--journal", journal, "--results", f"{results}/nightly-runs", "--work", str(work)]
     return program.run([*where, "--hourly", "--now", now.isoformat(), "--memory", "1g"])
 

@@ -108,7 +108,7 @@ def test_arrow_finds_in_odd_lines_what_spark_finds_or_leaves_them_to_it(spark: S
     paths = [
         write(folder / f"{nth}-0.jsonl.gz", [LINE.encode(), text, LINE.encode()]) for nth, text in enumerate(texts)
     ]
-    parsed = compact_records(parse_files(spark, [str(each) for each in paths], []).withColumn("path", F.lit(None)))
+    parsed = compact_records(parse_files(spark, [str(path) for path in paths], []).withColumn("path", F.lit(None)))
     read = parsed.drop("landed", "path", "kind").withColumn("file", F.input_file_name())
     times = {name: F.unix_micros(name) for name in schema.TIMES}
     by_spark: dict[str, list[Record]] = {}
@@ -181,7 +181,7 @@ def expected_check(record: Record) -> int | None:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(RECORDS, min_size=1, max_size=20), is_ascii=st.booleans())
 def test_every_record_is_read_as_it_was_written(tmp_path: Path, records: list[Record], *, is_ascii: bool) -> None:
-    lines = [json.dumps(each, ensure_ascii=is_ascii).encode() for each in records]
+    lines = [json.dumps(record, ensure_ascii=is_ascii).encode() for record in records]
     found = read_by_arrow(write(tmp_path / "x.jsonl.gz", lines))
     assert found is not None
     for row, record in zip(found, records, strict=True):
@@ -196,7 +196,7 @@ def test_every_record_is_read_as_it_was_written(tmp_path: Path, records: list[Re
 def compacted(spark: SparkSession, folder: Path) -> dict[str, Hour]:
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
-    hours = {each.hour for each in files}
+    hours = {file.hour for file in files}
     return compact_hours(
         Session.of(spark), Storage(spark), files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours
     )
@@ -206,11 +206,11 @@ def finished_and_enqueued(records: Iterable[Record]) -> tuple[set[int], int]:
     """Return the first and last time of each minute in which tasks finished messages, and the last enqueued time."""
     ends: dict[tuple[str, str, str, int], list[int]] = {}
     last = 0
-    for each in records:
-        last = max(last, each.get("enqueued_time") or 0)
-        if each["observer"] == "task" and each["outcome"] in ("sent", *schema.WITHHELD):
-            key = each["task"], each.get("target") or "", each["outcome"], each["journal_time"] // 60_000_000
-            ends.setdefault(key, []).append(each["journal_time"])
+    for record in records:
+        last = max(last, record.get("enqueued_time") or 0)
+        if record["observer"] == "task" and record["outcome"] in ("sent", *schema.WITHHELD):
+            key = record["task"], record.get("target") or "", record["outcome"], record["journal_time"] // 60_000_000
+            ends.setdefault(key, []).append(record["journal_time"])
     return {end for times in ends.values() for end in (min(times), max(times))}, last
 
 
@@ -227,15 +227,15 @@ def test_hours_that_arrow_compacts_are_those_that_spark_compacts(spark: SparkSes
     found = [compacted(spark, folder) for folder in (by_arrow, by_spark, by_both)]
     content = [{hour: (each.records, each.coverage, each.problems) for hour, each in hours.items()} for hours in found]
     assert content[0] == content[1] == content[2]
-    assert sum(each.records for each in found[0].values()) == len(journals.records)
+    assert sum(hour.records for hour in found[0].values()) == len(journals.records)
     finished, enqueued = finished_and_enqueued(record for _, record in journals.records)
     rows = [row for hour in found[0].values() for row in hour.coverage]
     assert {each for row in rows for each in row["finished"]} == finished
     assert max(row["last_enqueued"] for row in rows if row["last_enqueued"]) == enqueued
     tables = [
-        parquet.read_table(each / "compacted" / "records", columns=list(schema.COMPACTED))
-        for each in (by_arrow, by_spark, by_both)
+        parquet.read_table(path / "compacted" / "records", columns=list(schema.COMPACTED))
+        for path in (by_arrow, by_spark, by_both)
     ]
-    lines = [sorted(map(str, each.to_pylist())) for each in tables]
+    lines = [sorted(map(str, table.to_pylist())) for table in tables]
     assert lines[0] == lines[1] == lines[2]
     assert list((by_arrow / "compacted" / "records").glob("*/part-?.parquet"))

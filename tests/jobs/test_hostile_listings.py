@@ -67,7 +67,7 @@ def test_no_journal_file_is_written_outside_its_folder(tmp_path: Path, name: str
     folder = tmp_path / "a/b/c/d/e/f"
     with server([name]) as address, pytest.raises(JournalUnreachable, match="no name of a file"):
         stage(*container(address, None), folder)
-    assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == ["journal.json"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["journal.json"]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -77,7 +77,7 @@ def test_no_result_is_written_outside_its_folder(tmp_path: Path, name: str) -> N
         results = Results(*container(address, None), folder)
         with pytest.raises(JournalUnreachable, match="no name of a file"):
             results.download("2026-11-20T00", without=None)
-    assert not [each for each in tmp_path.rglob("evil*") if folder not in each.parents]
+    assert not [path for path in tmp_path.rglob("evil*") if folder not in path.parents]
 
 
 def test_a_name_that_is_a_file_and_a_folder_is_an_error(tmp_path: Path) -> None:

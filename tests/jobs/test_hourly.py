@@ -77,11 +77,11 @@ def test_the_run_of_a_day_gives_the_same_verdicts_over_reconciled_hours(spark: S
     assert {key: verdict for key, verdict in found.items() if key[0] == TASK} == wrong
     # A missing message stays one in each later hour, but it is new only in one of them.
     findings = {key for result in results for key, verdict in verdicts(result).items() if verdict in FINDINGS}
-    new = sum(sum(each.new.values()) for result in results for each in result.summary.tasks)
+    new = sum(sum(task.new.values()) for result in results for task in result.summary.tasks)
     assert new == len(findings)
     assert any(
-        each.new != {kind: n for kind, n in each.verdicts.items() if kind in FINDINGS}
-        for each in results[-1].summary.tasks
+        task.new != {kind: n for kind, n in task.verdicts.items() if kind in FINDINGS}
+        for task in results[-1].summary.tasks
     )
     # The hours find the same, at the latest when the grace period is over.
     by_hour = {key: verdict for result in results for key, verdict in verdicts(result).items()}
@@ -91,7 +91,7 @@ def test_the_run_of_a_day_gives_the_same_verdicts_over_reconciled_hours(spark: S
 
 def plain(summary: Summary) -> list[dict[str, object]]:
     """Return the figures of the tasks, which must not depend on the runs of hours."""
-    return [{**vars(each), "lag_by_hour": None, "new": None} for each in summary.tasks]
+    return [{**vars(task), "lag_by_hour": None, "new": None} for task in summary.tasks]
 
 
 def test_the_hours_that_no_run_has_counted_are_due(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_hours_that_no_run_has_counted_are_due(spark: SparkSession, tmp_path
     now = START + timedelta(hours=5, minutes=20)
 
     def due(moment: datetime) -> list[int]:
-        return [round((each.start - START) / HOUR) for each in due_hours(storage, str(tmp_path), moment)]
+        return [round((hour.start - START) / HOUR) for hour in due_hours(storage, str(tmp_path), moment)]
 
     assert due(now) == [4], "without a run, only the last closed hour"
     assert due(START + timedelta(hours=5, minutes=5)) == [3], "an hour is closed ten minutes after its end"

@@ -104,7 +104,7 @@ class Day:
             asyncio.run(Pipeline(carrying, journal, clock, sleep_by(clock)).run(list(messages)))
         self.sink.kept += sink.kept
         if task == "copy" and is_seen and isinstance(accepted, OutputThatAccepts):
-            self.see([each.content for each in accepted.accepted.get("orders", [])])
+            self.see([message.content for message in accepted.accepted.get("orders", [])])
 
     def see(self, contents: Sequence[bytes]) -> None:
         """Let the tap at east receive *contents*."""

@@ -97,8 +97,8 @@ def test_each_message_that_a_task_received_explains_one_message_that_a_tap_with_
     for nth, of_window in enumerate(expected):
         result = run(spark, tmp_path, start=START + 2 * nth * HOUR, hours=2)
         found = {
-            each.task: {verdict: number for verdict, number in each.verdicts.items() if verdict != "delivered"}
-            for each in result.summary.tasks
+            task.task: {verdict: number for verdict, number in task.verdicts.items() if verdict != "delivered"}
+            for task in result.summary.tasks
         }
         assert found == {**of_window, started.task: {"missing": 1}}
 
@@ -150,7 +150,9 @@ def test_the_rest_of_an_hour_that_a_run_counted_only_in_part_is_reported(spark: 
     middle = START + 90 * MINUTE
     assert run(spark, tmp_path, hours=2, now=middle, settings=Settings(writers_stopped=True)).exit_code == 0
     after = inputs(spark, tmp_path, start=START + 2 * HOUR, hours=1)
-    assert [(each.kind, each.where) for each in after.problems_of_previous] == [("not-reconciled", middle.isoformat())]
+    assert [(problem.kind, problem.where) for problem in after.problems_of_previous] == [
+        ("not-reconciled", middle.isoformat())
+    ]
 
 
 def test_a_lost_table_of_open_messages_is_reported(spark: SparkSession, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_a_lost_table_of_open_messages_is_reported(spark: SparkSession, tmp_path
     assert verdicts(second) == {("forgotten", 1): "in_flight"}
     shutil.rmtree(second.tables["open"].removeprefix("file:"))
     third = run(spark, tmp_path, start=START + 2 * HOUR, hours=1)
-    assert [each["where"] for each in third.summary.problems] == [second.tables["open"]]
+    assert [problem["where"] for problem in third.summary.problems] == [second.tables["open"]]
 
 
 def test_empty_files_of_both_sides_of_an_instance_are_not_clean(spark: SparkSession, tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ def test_empty_files_of_both_sides_of_an_instance_are_not_clean(spark: SparkSess
     for path in running(of_task("copied", "wn2-1"), hours=1).write(tmp_path / "journal", name="wn2"):
         path.write_bytes(b"")
     found = inputs(spark, tmp_path, hours=1)
-    assert [each.kind for each in found.problems] == ["torn-file", "torn-file"]
+    assert [problem.kind for problem in found.problems] == ["torn-file", "torn-file"]
 
 
 def test_a_task_that_was_idle_since_the_window_began_refutes_a_forged_path(spark: SparkSession, tmp_path: Path) -> None:

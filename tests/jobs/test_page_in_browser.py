@@ -70,12 +70,12 @@ def test_the_figures_of_a_table_end_at_one_line(tab: Tab, page: Path, width: int
       }
       return Object.values(ends).map(each => each.size);
     })""")
-    assert [each for sizes in edges for each in sizes if each != 1] == []
+    assert [siz for sizes in edges for siz in sizes if siz != 1] == []
     assert sum(len(sizes) for sizes in edges) > 10
     styles = tab.evaluate(
         "[...new Set([...document.querySelectorAll('td.n')].map(each => getComputedStyle(each).fontVariantNumeric))]"
     )
-    assert all("tabular-nums" in each for each in styles)
+    assert all("tabular-nums" in style for style in styles)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -13,7 +13,7 @@ from pyspark.sql.group import GroupedData
 def imports_spark(path: Path) -> bool:
     """Return whether *path* uses Spark: other packages have methods of the same names."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         if any(name.split(".")[0] == "pyspark" for name in names):
             return True

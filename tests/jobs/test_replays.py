@@ -30,19 +30,19 @@ def marked(content: bytes, key: str) -> bytes:
 def test_a_replay_is_counted_apart_and_a_copy_that_it_lost_is_found(spark: SparkSession, tmp_path: Path) -> None:
     day = Day()
     messages = [day.message(number, session_id="s") for number in range(1, 6)]
-    for each in messages:
-        day.deliver(each)
+    for message in messages:
+        day.deliver(message)
         day.clock.advance(60)
     day.clock.advance(600)
-    for number, each in enumerate(messages):
+    for number, message in enumerate(messages):
         output = OutputThatAccepts()
-        day.deliver(marked(each, str(number)), task=NAME, output=output, is_repair=True)
+        day.deliver(marked(message, str(number)), task=NAME, output=output, is_repair=True)
         if number != LOST:
             day.see([copy.content for copy in output.accepted["orders"]])
         day.clock.advance(120)
     write(tmp_path / "journal", day.sink.kept)
     result = run(spark, tmp_path)
-    assert {each.task: each.verdicts for each in result.summary.tasks} == {
+    assert {task.task: task.verdicts for task in result.summary.tasks} == {
         "copy": {"delivered": 5},
         NAME: {"replayed": 4, "missing": 1},
     }

@@ -57,9 +57,9 @@ class Page(HTMLParser):
 
     def all(self, tag: str, **attributes: str) -> list[dict[str, Any]]:
         return [
-            each
-            for each in self.elements
-            if each["tag"] == tag and all(value in each.get(name, "") for name, value in attributes.items())
+            element
+            for element in self.elements
+            if element["tag"] == tag and all(value in element.get(name, "") for name, value in attributes.items())
         ]
 
 
@@ -111,15 +111,15 @@ def test_the_page_needs_no_other_file(run: Finished) -> None:
     assert not page.all("script")
     assert not page.all("link")
     addresses: list[Any] = [
-        each.get(name) for each in page.elements for name in ("src", "href", "xlink:href") if name in each
+        element.get(name) for element in page.elements for name in ("src", "href", "xlink:href") if name in element
     ]
     assert addresses
-    assert all(each.startswith("#") for each in addresses)
+    assert all(address.startswith("#") for address in addresses)
     assert "url(http" not in run.page
     assert "@import" not in run.page
-    ids = [each["id"] for each in page.elements if "id" in each]
+    ids = [element["id"] for element in page.elements if "id" in element]
     assert len(ids) == len(set(ids))
-    assert {each[1:] for each in addresses} <= set(ids)
+    assert {address[1:] for address in addresses} <= set(ids)
 
 
 def test_the_verdict_is_on_top(run: Finished) -> None:
@@ -131,8 +131,8 @@ def test_the_verdict_is_on_top(run: Finished) -> None:
 
 def test_the_figures_of_a_task_add_up(run: Finished) -> None:
     page = Page(run.page)
-    rows = [each for each in page.elements if each["tag"] in ("th", "td")]
-    start = next(at for at, each in enumerate(rows) if each["text"] == TASK and each["scope"] == "row")
+    rows = [element for element in page.elements if element["tag"] in ("th", "td")]
+    start = next(at for at, row in enumerate(rows) if row["text"] == TASK and row["scope"] == "row")
     figures = {}
     for cell in rows[start + 1 :]:
         if cell["tag"] == "th":
@@ -249,16 +249,18 @@ def test_problems_with_the_evidence_are_shown(run: Finished) -> None:
 
 def test_the_manifest_has_the_digests_and_places_of_each_missing_or_expired_message(run: Finished) -> None:
     summary, _, spark, out, plan = run
-    lines = [json.loads(each) for each in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
+    lines = [
+        json.loads(splitline) for splitline in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()
+    ]
     wanted = {seq: verdict for seq, verdict in plan.items() if verdict in ("missing", "expired-unsent")}
     assert lines[0] == {"manifest": 2, "run": summary.run, "messages": len(wanted), "missing": len(wanted)}
-    assert {each["src_seq"]: each["verdict"] for each in lines[1:]} == wanted
+    assert {line["src_seq"]: line["verdict"] for line in lines[1:]} == wanted
     assert {*wanted.values()} == {"missing", "expired-unsent"}
-    assert all(len(each["body_digest"]) == 32 and each["enqueued_time"] for each in lines[1:])
+    assert all(len(line["body_digest"]) == 32 and line["enqueued_time"] for line in lines[1:])
     dead_letters = {"in": "dead-letters", "entity": "west/orders/Subscriptions/replication/$DeadLetterQueue"}
-    for each in lines[1:]:
-        seen = {"in": "tap", "tap": "watch-source", "partition": 0, "number": each["src_seq"]}
-        assert each["places"] == [dead_letters, seen]
+    for line in lines[1:]:
+        seen = {"in": "tap", "tap": "watch-source", "partition": 0, "number": line["src_seq"]}
+        assert line["places"] == [dead_letters, seen]
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def proofs() -> list[Evidence]:
 def test_job_names_exactly_what_a_history_has_lost(spark: SparkSession, tmp_path: Path) -> None:
     histories = proofs()
     records: list[tuple[datetime, Record]] = []
-    for each in histories:
-        for line in each.lines.splitlines():
+    for history in histories:
+        for line in history.lines.splitlines():
             record = json.loads(line)
             records.append((datetime.fromtimestamp(record["journal_time"] / 1e6, UTC), record))
     write(tmp_path / "journal", records)
@@ -49,8 +49,8 @@ def test_job_names_exactly_what_a_history_has_lost(spark: SparkSession, tmp_path
         settings=Settings(grace=timedelta(hours=1)),
     )
     rows = [*table(result, "findings"), *table(result, "explained")]
-    said: dict[int, list[tuple[str, str]]] = {each.number: [] for each in histories}
+    said: dict[int, list[tuple[str, str]]] = {history.number: [] for history in histories}
     for row in rows:
         said[int(row["task"].removeprefix("h").partition("-")[0])].append((str(row["message_id"]), row["verdict"]))
-    assert any(each.lost for each in histories)
-    assert [text for each in histories for text in disagreements(each, said[each.number])] == []
+    assert any(history.lost for history in histories)
+    assert [text for history in histories for text in disagreements(history, said[history.number])] == []

@@ -34,9 +34,9 @@ def test_folders_of_this_machine_are_the_same_with_and_without_spark(spark: Spar
     assert local.files(folder) == hadoop.files(folder)
     assert len(local.files(folder)) == len(NAMES) + 1
     assert local.folders(folder) == hadoop.folders(folder) == sorted(NAMES)
-    for each in local.files(folder):
-        for size in (0, 1, 1_500_000, each.size, each.size + 1):
-            assert local.digest(each.path, size) == hadoop.digest(each.path, size)
+    for file in local.files(folder):
+        for size in (0, 1, 1_500_000, file.size, file.size + 1):
+            assert local.digest(file.path, size) == hadoop.digest(file.path, size)
     for storage in (local, hadoop):
         assert storage.files(f"{folder}/missing") == []
         assert storage.folders(f"{folder}/missing") == []
@@ -54,7 +54,7 @@ def test_what_one_writes_the_other_reads(spark: SparkSession, tmp_path: Path, *,
     for text in ("{}\r\n", '{"grün": "\u2028"}\n', ""):
         writer.write(f"{tmp_path}/out/hours/x.json", text)
         assert reader.read(f"file:{tmp_path}/out/hours/x.json") == text
-        assert [Path(each.path).name for each in reader.files(str(tmp_path))] == ["x.json"]
+        assert [Path(file.path).name for file in reader.files(str(tmp_path))] == ["x.json"]
     writer.write(f"{tmp_path}/other/hours/x.json", "other")
     # Not into the folder that is there, but in its place.
     writer.move(f"{tmp_path}/other", f"{tmp_path}/out")

@@ -58,7 +58,7 @@ def test_a_cluster_of_two_workers_gives_the_verdicts_of_one_process(journal: Pat
     with running_cluster(tmp_path / "cluster", workers=2) as cluster:
         done = job(journal, tmp_path / "out", cluster.master, "--executor-memory", "512m", "--executor-cores", "1")
     assert done.code == 1, done.log
-    assert [len(list(each.glob("app-*/*/stderr"))) for each in cluster.workers] == [1, 1]
+    assert [len(list(worker.glob("app-*/*/stderr"))) for worker in cluster.workers] == [1, 1]
     one, other = results(local), results(tmp_path / "out")
     assert one == other
     assert len(one[1]) > 5
@@ -92,7 +92,7 @@ def current_rows(table: Path, *columns: str) -> list[tuple[object, ...]]:
     entries = duckdb.execute(
         "SELECT add.path, remove.path FROM read_json(?, columns = {add: 'STRUCT(path VARCHAR)', "
         "remove: 'STRUCT(path VARCHAR)'}, format = 'newline_delimited')",
-        [[str(each) for each in log]],
+        [[str(path) for path in log]],
     ).fetchall()
     removed = {gone for _, gone in entries}
     files = [str(table / path) for path, _ in entries if path is not None and path not in removed]

@@ -42,7 +42,7 @@ def test_a_record_is_matched_or_stays_as_it_is(spark: SparkSession) -> None:
         of("source", **at_topic, tgt_seq=71, message_id="a", enqueued=START + timedelta(seconds=1)),
         of("source", **at_topic, tgt_seq=81, message_id="b", known="open"),
     ]
-    frame = spark.createDataFrame([tuple(each.get(name) for name in RECORD) for each in records], _SCHEMA)
+    frame = spark.createDataFrame([tuple(record.get(name) for name in RECORD) for record in records], _SCHEMA)
     assert set(_BOOLEAN + _STRING) == set(RECORD) - set(schema.COMPACTED)
     matched = match_taps(frame)
     assert matched.columns == list(RECORD)

@@ -62,14 +62,14 @@ def assert_found(result: Result, plans: Mapping[str, Mapping[int, str]], oracle:
     assert all(verdict == "delivered" for key, (verdict, _, _) in oracle.items() if key not in planned)
     for row in table(result, "findings"):
         assert (row["copies"], row["expected"]) == oracle[row["task"], row["src_seq"]][1:], row
-    counted = {each.task: each for each in result.summary.tasks}
+    counted = {task.task: task for task in result.summary.tasks}
     for task, plan in plans.items():
         found_of_task = counted.pop(task)
         assert found_of_task.verdicts == Counter(plan.values())
         assert found_of_task.entered + found_of_task.verdicts.get("orphan", 0) == len(plan)
         assert (found_of_task.carried, found_of_task.reopened) == (0, 0)
     # The others are the tasks of dead-letter queues, which send the spilled messages.
-    assert all(each.verdicts == {"delivered": each.entered} for each in counted.values())
+    assert all(summary.verdicts == {"delivered": summary.entered} for summary in counted.values())
 
 
 def joined(numbers: Iterable[int]) -> Journals:
@@ -174,10 +174,10 @@ def test_every_planted_message_is_found_and_no_other(spark: SparkSession, tmp_pa
     assert set(result.summary.counts) == set(VERDICTS)
     assert result.exit_code == 1
     assert kinds(result) == ["clocks-disagree", "side-missing"]
-    found = {(each["kind"], each["task"]) for each in result.summary.problems}
+    found = {(problem["kind"], problem["task"]) for problem in result.summary.problems}
     ahead = {("clocks-disagree", task) for task in ("tapped", "own-word")}
     assert found == {("side-missing", task) for task, _, _ in gaps} | ahead
-    evidence = {each.task: each.evidence for each in result.summary.tasks}
+    evidence = {task.task: task.evidence for task in result.summary.tasks}
     assert evidence["handed"] == "replicator's own; the target's answers to the host are not on record"
     assert (evidence["tapped"], evidence["own-word"]) == ("taps at both sides", "replicator's own")
 
@@ -237,7 +237,7 @@ def test_a_clean_day_judges_no_message_by_itself_and_exits_with_0_in_any_time_zo
     assert result.summary.counts == {"delivered": 20 + HOURS + 3 + 8, "filtered": 5}
     assert result.summary.inputs["messages_looked_at"] == 0
     written = sorted(at for at, record in journals.records if record["observer"] == "task")
-    task = next(each for each in result.summary.tasks if each.task == TASK)
+    task = next(task for task in result.summary.tasks if task.task == TASK)
     assert (task.first, task.last) == (written[0].isoformat(), written[-1].isoformat())
 
 

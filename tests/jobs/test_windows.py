@@ -215,7 +215,7 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
 
     # A task that was renamed between two runs is one task.
     assert kinds(second) == ["renamed-task"]
-    assert not any(each.task == "orders-old" for each in second.summary.tasks)
+    assert not any(task.task == "orders-old" for task in second.summary.tasks)
     renamed = of(second, "orders-new")
     assert (renamed.carried, renamed.verdicts) == (1, {"delivered": 41})
 
@@ -256,11 +256,11 @@ def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession,
     assert "wn2-" in after.summary.problems[0]["where"]
     assert verdicts(after) == {}
     assert (of(after, TASK).carried, of(after, TASK).verdicts) == (1, {"delivered": 41})
-    assert [each.kind for each in inputs(spark, tmp_path, start=SECOND, hours=1).problems] == ["changed-input"]
+    assert [problem.kind for problem in inputs(spark, tmp_path, start=SECOND, hours=1).problems] == ["changed-input"]
     assert inputs(spark, tmp_path, start=SECOND + timedelta(hours=1), hours=1).problems == []
     # The first run can still be repeated, although its hours were compacted again.
     first = inputs(spark, tmp_path, hours=2)
-    assert [each.kind for each in first.problems] == ["changed-input"]
+    assert [problem.kind for problem in first.problems] == ["changed-input"]
     assert sum(hour.records for hour in first.hours.values()) == len(journals.records) + len(lost.records)
 
     fresh = run(spark, tmp_path, hours=2, settings=Settings(refreeze=True))
@@ -284,8 +284,8 @@ def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession,
     foreign.touch()
     later = inputs(spark, tmp_path, start=SECOND + timedelta(hours=3), hours=1)
     assert later.problems == []
-    assert sorted(each.kind for each in later.problems_of_previous) == ["not-reconciled", "unreadable-summary"]
-    assert any(f"/runs/{latest}/summary.json" in each.where for each in later.problems_of_previous)
+    assert sorted(problem.kind for problem in later.problems_of_previous) == ["not-reconciled", "unreadable-summary"]
+    assert any(f"/runs/{latest}/summary.json" in problem.where for problem in later.problems_of_previous)
     assert conclude([], later.problems_of_previous)[0] == 2
 
 

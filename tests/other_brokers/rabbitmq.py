@@ -83,7 +83,7 @@ class RabbitMQ3(OtherBroker):
 
     @classmethod
     def _home(cls) -> Path | None:
-        found = (each for root in cls.roots for each in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*")))
+        found = (path for root in cls.roots for path in sorted(root.glob("usr/lib/rabbitmq/lib/rabbitmq_server-*")))
         return next(found, None)
 
 

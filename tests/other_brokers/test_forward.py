@@ -159,7 +159,7 @@ def test_markers_of_transactions_that_retention_deletes_are_no_loss(
     delete_everything()
     count, reports = forward()
     assert count == "0"
-    assert ["were deleted before they were read" in each for each in reports] == [True]
+    assert ["were deleted before they were read" in report for report in reports] == [True]
 
 
 def test_an_identity_reads_the_topic_and_sends_to_the_hub(
@@ -199,11 +199,11 @@ def test_an_identity_without_tokens_for_a_while_holds_the_reader_and_does_not_en
         found.extend(each.offset() for each in reader.take(500, 0.2))
         return len(set(found)) >= count
 
-    asyncio.run(fill(kafka.url, topic, [replace(each, partition_key="k") for each in keyed(20)]))
+    asyncio.run(fill(kafka.url, topic, [replace(message, partition_key="k") for message in keyed(20)]))
     until(lambda: taken(20))
     is_down = True
     until(lambda: [taken(0), reports][1])
-    asyncio.run(fill(kafka.url, topic, [replace(each, partition_key="k") for each in keyed(20)]))
+    asyncio.run(fill(kafka.url, topic, [replace(message, partition_key="k") for message in keyed(20)]))
     end = time.monotonic() + 5
     while time.monotonic() < end:
         taken(0)

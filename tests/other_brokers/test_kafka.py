@@ -94,8 +94,8 @@ def sent_until_done(
             answers = await output.send(topic, waiting[:200], timeout_seconds=seconds)
             pairs = list(zip(waiting, answers, strict=False))
             errors.extend(answer for answer in answers if answer is not None)
-            rejected.extend(str(each.message_id) for each, answer in pairs if isinstance(answer, MessageRejected))
-            left = [each for each, answer in pairs if isinstance(answer, TargetUnavailable | TargetRefused)]
+            rejected.extend(str(message.message_id) for message, answer in pairs if isinstance(answer, MessageRejected))
+            left = [message for message, answer in pairs if isinstance(answer, TargetUnavailable | TargetRefused)]
             waiting = left + waiting[200:]
             await asyncio.to_thread(after, len(messages) - len(waiting))
         await output.close()
@@ -114,10 +114,10 @@ def balance_of(kafka: Kafka, topic: str, messages: Sequence[Outgoing], sending: 
         Copy((each.key() or b"").decode(), dict(each.headers())["amqp-message-id"].decode())
         for each in read_topic(kafka.options, topic, _PARTITIONS)
     ]
-    names = Counter(str(each.message_id) for each in messages)
+    names = Counter(str(message.message_id) for message in messages)
     return balance(
         Account(
-            accepted=[Copy(each.session_id or "", str(each.message_id)) for each in messages],
+            accepted=[Copy(message.session_id or "", str(message.message_id)) for message in messages],
             delivered=arrived,
             rejected=sending.rejected,
             repeatable=Counter(dict.fromkeys(names, repeatable)),
@@ -142,7 +142,7 @@ def test_messages_arrive_once_and_in_order(kafka: Kafka) -> None:
 def test_a_reader_gets_back_what_the_page_does_not_call_lost(kafka: Kafka, form: HeaderForm) -> None:
     topic = kafka.create(f"fidelity-{form}", partitions=1)
     messages = {row: specimen(row) for row in ROWS}
-    assert sent(kafka.url, topic, [Outgoing(each, None, "s", None) for each in messages.values()], form=form) == [
+    assert sent(kafka.url, topic, [Outgoing(message, None, "s", None) for message in messages.values()], form=form) == [
         None
     ] * len(ROWS)
     lost = set()
@@ -208,7 +208,7 @@ def lose_a_replica(kafka: Kafka, other: Kafka) -> None:
 
         sending = sent_until_done(kafka, topic, messages, disturb, 3)
         assert started
-        assert {type(each) for each in sending.errors} == {TargetUnavailable}
+        assert {type(error) for error in sending.errors} == {TargetUnavailable}
         found = balance_of(kafka, topic, messages, sending, 10)
         assert is_good(found)
         assert found.delivered == 3_000
@@ -251,13 +251,13 @@ def test_calls_at_the_same_time_reject_only_their_own_messages(kafka: Kafka) -> 
         waiting = list(messages)
         while waiting:
             pairs = list(zip(waiting, await output.send(topic, waiting, timeout_seconds=20), strict=True))
-            rejected.extend(str(each.message_id) for each, answer in pairs if isinstance(answer, MessageRejected))
-            waiting = [each for each, answer in pairs if isinstance(answer, TargetUnavailable | TargetRefused)]
+            rejected.extend(str(message.message_id) for message, answer in pairs if isinstance(answer, MessageRejected))
+            waiting = [message for message, answer in pairs if isinstance(answer, TargetUnavailable | TargetRefused)]
 
     async def run() -> None:
         output = KafkaOutput("there", kafka_endpoint(kafka.url))
         async with asyncio.timeout(180):
-            await asyncio.gather(*(send(output, each) for each in calls))
+            await asyncio.gather(*(send(output, call) for call in calls))
         await output.close()
 
     asyncio.run(run())
@@ -290,7 +290,7 @@ def test_a_cluster_that_is_not_there_is_reported_long_before_the_deadline() -> N
         return answers
 
     answers = asyncio.run(run())
-    assert [type(each) for each in answers] == [TargetUnavailable] * 2
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
     assert "there/topic: the target cannot be reached, _TRANSPORT: 127.0.0.1:1" in str(answers[0])
 
 
@@ -310,7 +310,7 @@ def test_a_topic_that_is_created_later_gets_its_messages(kafka: Kafka) -> None:
             made.append(kafka.create("later"))
 
     sending = sent_until_done(kafka, "later", messages, create)
-    assert {type(each) for each in sending.errors} == {TargetRefused}
+    assert {type(error) for error in sending.errors} == {TargetRefused}
     assert is_good(balance_of(kafka, "later", messages, sending, 0))
 
 

@@ -72,9 +72,9 @@ def sent(
 
 
 def copies(contents: Sequence[bytes]) -> list[Copy]:
-    read = [Message.received(each, ORIGIN) for each in contents]
-    ids = [each.message_id.payload if each.message_id is not None else None for each in read]
-    return [Copy(each.session_id or "", str(name)) for each, name in zip(read, ids, strict=True)]
+    read = [Message.received(content, ORIGIN) for content in contents]
+    ids = [message.message_id.payload if message.message_id is not None else None for message in read]
+    return [Copy(message.session_id or "", str(name)) for message, name in zip(read, ids, strict=True)]
 
 
 def test_messages_arrive_once_and_in_order(other: OtherBroker, queue: str) -> None:
@@ -82,8 +82,8 @@ def test_messages_arrive_once_and_in_order(other: OtherBroker, queue: str) -> No
     assert sent(other, queue, messages) == [None] * 401
     arrived = copies(asyncio.run(read_all(other.url, queue)))
     assert len(arrived) == 401
-    for session in {each.key for each in arrived}:
-        numbers = [int(each.name.removeprefix("m-")) for each in arrived if each.key == session]
+    for session in {copy.key for copy in arrived}:
+        numbers = [int(copy.name.removeprefix("m-")) for copy in arrived if copy.key == session]
         assert numbers == sorted(numbers)
 
 
@@ -120,8 +120,8 @@ def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_sessions(othe
             if accepted >= 200 and killed is None:
                 killed = loop.run_in_executor(None, restart)
             answers = await output.send(queue, waiting[:200], timeout_seconds=_SECONDS)
-            errors.extend({str(each): each for each in answers if each is not None}.values())
-            left = [each for each, answer in zip(waiting, answers, strict=False) if answer is not None]
+            errors.extend({str(answer): answer for answer in answers if answer is not None}.values())
+            left = [message for message, answer in zip(waiting, answers, strict=False) if answer is not None]
             accepted += len(answers) - len(left)
             waiting = left + waiting[200:]
             if left:
@@ -140,12 +140,12 @@ def test_a_kill_in_the_middle_loses_nothing_and_keeps_the_order_of_sessions(othe
 
     asyncio.run(all_within())
     assert errors
-    assert {type(each) for each in errors} == {TargetUnavailable}
+    assert {type(error) for error in errors} == {TargetUnavailable}
     arrived = copies(asyncio.run(read_all(other.url, queue)))
     first = list(dict.fromkeys(arrived))
-    assert {each.name for each in first} == {each.message_id for each in messages}
-    for session in {each.key for each in first}:
-        numbers = [int(each.name.removeprefix("m-")) for each in first if each.key == session]
+    assert {copy.name for copy in first} == {message.message_id for message in messages}
+    for session in {copy.key for copy in first}:
+        numbers = [int(copy.name.removeprefix("m-")) for copy in first if copy.key == session]
         assert numbers == sorted(numbers)
     # Only what was in flight, one message of each session, may be there twice.
     assert len(arrived) - len(first) <= 20
@@ -160,9 +160,9 @@ async def sent_in_attempts(
         while messages:
             answers = await output.send(queue, messages, timeout_seconds=_SECONDS)
             found = list(zip(messages, answers, strict=True))
-            rejected += [each for each, answer in found if isinstance(answer, MessageRejected)]
+            rejected += [message for message, answer in found if isinstance(answer, MessageRejected)]
             errors += [answer for _, answer in found if answer is not None]
-            messages = [each for each, answer in found if isinstance(answer, TargetUnavailable | TargetRefused)]
+            messages = [message for message, answer in found if isinstance(answer, TargetUnavailable | TargetRefused)]
             await asyncio.sleep(0.2 if messages else 0)
     await output.close()
     return rejected, errors
@@ -179,7 +179,7 @@ def test_a_message_that_makes_rabbitmq_close_the_connection_is_rejected_alone(ot
     reason = "amqp:internal-error" if isinstance(other, RabbitMQ4) else "without a reason"
     assert f"closes the connection because of it, {reason}: 3 times" in str(errors)
     arrived = copies(asyncio.run(read_all(other.url, queue)))
-    assert {each.name for each in arrived} == {each.message_id for each in good}
+    assert {copy.name for copy in arrived} == {message.message_id for message in good}
     # The first two breaks leave those in flight unknown for each of the two messages.
     assert all(count <= 5 for count in Counter(arrived).values())
 
@@ -194,7 +194,7 @@ def test_a_message_with_the_user_id_of_somebody_else_is_rejected_alone_by_rabbit
     rejected, _ = asyncio.run(sent_in_attempts(opened(other, queue), queue, [*good[:10], bad, *good[10:]]))
     assert rejected == [bad]
     arrived = copies(asyncio.run(read_all(other.url, queue)))
-    assert {each.name for each in arrived} == {each.message_id for each in good}
+    assert {copy.name for copy in arrived} == {message.message_id for message in good}
 
 
 def test_connections_that_rabbitmq_closes_and_restarts_reject_nothing(other: OtherBroker, queue: str) -> None:
@@ -226,7 +226,7 @@ def test_connections_that_rabbitmq_closes_and_restarts_reject_nothing(other: Oth
     accepted, errors = asyncio.run(send())
     assert accepted
     assert errors
-    assert {type(each) for each in errors} == {TargetUnavailable}
+    assert {type(error) for error in errors} == {TargetUnavailable}
 
 
 def test_a_full_queue_holds_the_batch_until_it_is_read(other: OtherBroker) -> None:
@@ -235,13 +235,13 @@ def test_a_full_queue_holds_the_batch_until_it_is_read(other: OtherBroker) -> No
     waiting, arrived = messages, []
     for _ in range(20):
         answers = sent(other, queue, waiting, seconds=2.0)
-        waiting = [each for each, answer in zip(waiting, answers, strict=True) if answer is not None]
-        assert {type(each) for each in answers if each is not None} <= {TargetUnavailable}
+        waiting = [message for message, answer in zip(waiting, answers, strict=True) if answer is not None]
+        assert {type(answer) for answer in answers if answer is not None} <= {TargetUnavailable}
         arrived += asyncio.run(read_all(other.url, queue, quiet=0.3))
         if not waiting:
             break
     # ActiveMQ stores late what it has not answered in time, so that a message may arrive twice.
-    assert list(dict.fromkeys(each.name for each in copies(arrived))) == [each.message_id for each in messages]
+    assert list(dict.fromkeys(copy.name for copy in copies(arrived))) == [message.message_id for message in messages]
     assert len(arrived) == 60 or isinstance(other, ActiveMQ)
 
 
@@ -292,7 +292,7 @@ def test_the_shovel_of_the_page_moves_a_queue_to_service_bus(other: OtherBroker,
                 ServiceBusClient.from_connection_string(connection_string) as client,
                 client.get_queue_receiver("orders") as receiver,
             ):
-                bodies = [b"".join(each.body) for _, each in zip(range(50), receiver, strict=False)]
+                bodies = [b"".join(message.body) for _, message in zip(range(50), receiver, strict=False)]
             assert bodies == [b"body"] * 50
             assert "running" in other.control(*status)
         finally:

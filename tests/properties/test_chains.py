@@ -88,7 +88,7 @@ def test_a_whole_chain_passes_with_redeliveries(
 @given(batches, batches, st.sampled_from(["delete", "swap", "alter", "alter link", "insert", "exchange"]), st.data())
 def test_any_tampering_is_detected(sizes: list[int], others: Any, what: Any, data: st.DataObject) -> None:
     links = chain_of(sum(sizes), sizes, 0)
-    tampered = [each.copy() for each in links]
+    tampered = [link.copy() for link in links]
     index = data.draw(st.integers(0, len(links) - 2))
     match what:
         case "delete":
@@ -115,8 +115,8 @@ def test_any_tampering_is_detected(sizes: list[int], others: Any, what: Any, dat
             tampered[index].set_properties({"repl-chain": links[other].application_property("repl-chain")})
     text = verdicts(tampered, others)
     assert any(verdict != "passes" for verdict in text), text
-    genuine = {each.encode() for each in links}
+    genuine = {link.encode() for link in links}
     passed = [each.encode() for each, verdict in zip(tampered, text, strict=True) if verdict == "passes"]
     # What passes is the genuine sequence from its beginning, without a gap.
     assert set(passed) <= genuine
-    assert passed == [each.encode() for each in links[: len(passed)]]
+    assert passed == [link.encode() for link in links[: len(passed)]]

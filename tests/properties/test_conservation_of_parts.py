@@ -161,7 +161,9 @@ def test_every_part_is_sent_once_after_the_rejects_are_replayed(plan: Plan) -> N
     for faults in (bad_before, bad_in, bad_behind, raises, refused):
         faults.clear()
     output.left = -1
-    asyncio.run(pipeline.run([redelivered(each, number) for number, each in enumerate(rejects.messages("rejected"))]))
+    asyncio.run(
+        pipeline.run([redelivered(message, number) for number, message in enumerate(rejects.messages("rejected"))])
+    )
     sent = Counter(number for message in output.messages("orders") for number in numbers_in(message))
     assert sent == dict.fromkeys(range(count), 1)
 

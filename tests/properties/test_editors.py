@@ -48,7 +48,7 @@ def test_identity_expression_keeps_the_value(document: Any) -> None:
 @given(st.binary(max_size=20) | documents.map(write), expressions)
 def test_any_body_gives_a_result_or_a_rejection(body: Any, text: str) -> None:
     result = edited({"transform": {"expression": text, "on_null": "write"}}, message(body))
-    assert [str(each) for each in result.outcomes] in (["sent"], ["rejected"])
+    assert [str(outcome) for outcome in result.outcomes] in (["sent"], ["rejected"])
     for sent in result.messages:
         read_exact(sent.body or b"")
 

@@ -32,7 +32,7 @@ WRITTEN = st.builds(
 
 
 def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
-    messages = [message(number, body=each) for number, each in enumerate(contents, 1)]
+    messages = [message(number, body=content) for number, content in enumerate(contents, 1)]
     batch = BatchStep.model_validate({"batch": {"as": kind}}).editor(task_facts())
     split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
     found = []
@@ -40,13 +40,13 @@ def round_trip(kind: str, contents: list[bytes]) -> list[bytes]:
         if not isinstance(result, Joined | Withheld | MessageRejected):
             parts = split.edit(Message.received(result[0].encode(), ORIGIN))
             assert not isinstance(parts, Withheld)
-            found += [each.body or b"" for each in parts]
+            found += [part.body or b"" for part in parts]
     return found
 
 
 @given(FORMATS, st.lists(WRITTEN, min_size=1, max_size=6))
 def test_json_values_survive_an_envelope(kind: str, contents: Any) -> None:
-    assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(each) for each in contents]
+    assert [json.loads(each) for each in round_trip(kind, contents)] == [json.loads(content) for content in contents]
 
 
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))

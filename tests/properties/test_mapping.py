@@ -43,7 +43,7 @@ def messages(draw: st.DrawFn, contents: st.SearchStrategy[Value], *, has_header:
         key = session_id
     named = draw(st.dictionaries(names, contents, max_size=5))
     fields = {} if session_id is None else {"session_id": string(session_id)}
-    header = [encode(each) for each in draw(header_fields)] if has_header else []
+    header = [encode(value) for value in draw(header_fields)] if has_header else []
     return Sections(
         header=join_list(b"\x00\x53\x70", header) if header else b"",
         message_annotations=_map(

@@ -231,10 +231,10 @@ def test_known_facts_hold_for_any_message_at_every_hop(configuration: Any, first
         ways = [network.through(task, passage) for passage in passages]
         if outcome is Outcome.SENT:
             onward = [
-                each
+                passage
                 for way in ways
-                for edge, each in way.onward
-                if label(network, edge) == place and holds(each.facts, after)
+                for edge, passage in way.onward
+                if label(network, edge) == place and holds(passage.facts, after)
             ]
             assert onward
             waiting += [(reader, onward, after) for reader in network.readers(onward[0].node)]

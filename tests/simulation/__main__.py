@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.mutant is not None:
         from tests.simulation.mutants import mutants, plant  # noqa: PLC0415 - before the product is imported
 
-        if options.mutant not in {each.name for each in mutants()}:
+        if options.mutant not in {mutant.name for mutant in mutants()}:
             parser.error(f"--mutant: {options.mutant!r} is not in mutants.yaml")
         plant(options.mutant)
     from tests.simulation.history import BY_NAME, Plan  # noqa: PLC0415 - after the mutant is planted
@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     for what, count in total.injected.most_common():
         print(f"{what:<52}{count:>12,}")
     print(f"{'violations':<52}{len(total.violations):>12,}")
-    for plan, objections in sorted(total.violations, key=lambda each: each[0].seed)[:_MOST_SHOWN]:
+    for plan, objections in sorted(total.violations, key=lambda violation: violation[0].seed)[:_MOST_SHOWN]:
         print("-" * _WIDTH)
         print(f"make simulate seed={plan.seed}" + (f" topology='{plan.topology}'" if plan.topology else ""))
         print(f"  {objections[0]}")

@@ -36,10 +36,10 @@ def bound(body: Body, bindings: list[BindingOutput]) -> tuple[Body, dict[str, Ma
         f"output_{number}": {
             "name": f"output_{number}",
             "type": SERVICE_BUS,
-            "queueName": each.entity,
-            "connection": each.site,
+            "queueName": binding.entity,
+            "connection": binding.site,
         }
-        for number, each in enumerate(bindings)
+        for number, binding in enumerate(bindings)
     }
 
 
@@ -56,9 +56,9 @@ class Given:
 def handed_over(outputs: Mapping[str, Given]) -> tuple[ParameterBinding, ...]:
     """Return the outputs that were set, as the worker encodes them."""
     return tuple(
-        ParameterBinding(name, TypedData(json=json.dumps(each.value)))
-        for name, each in outputs.items()
-        if each.value is not None
+        ParameterBinding(name, TypedData(json=json.dumps(output.value)))
+        for name, output in outputs.items()
+        if output.value is not None
     )
 
 

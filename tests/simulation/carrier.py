@@ -100,12 +100,14 @@ class Carrier:
         self.raise_if_broken()
         if raw.closed_with is not None:
             condition = getattr(raw.closed_with, "condition", str(raw.closed_with))
-            return {each.delivery_id: condition for each in deliveries}
+            return {delivery.delivery_id: condition for delivery in deliveries}
         consumer = self._consumers[id(raw)]
         encoded = state or OUTCOME_STATES[outcome]
 
         def act() -> dict[int, str]:
-            answers = ((each.delivery_id, consumer.settle(each.delivery_id, encoded)) for each in deliveries)
+            answers = (
+                (delivery.delivery_id, consumer.settle(delivery.delivery_id, encoded)) for delivery in deliveries
+            )
             return {number: condition for number, condition in answers if condition is not None}
 
         try:
@@ -114,7 +116,7 @@ class Carrier:
         except Cut as error:
             raise LinkClosed(f"{self.where}: closed", "closed") from error
         except TimeoutError:
-            return {each.delivery_id: "no answer" for each in deliveries}
+            return {delivery.delivery_id: "no answer" for delivery in deliveries}
         raw.restore(len(deliveries))
         return failures
 

@@ -42,7 +42,7 @@ _RESEND_SCALES = (
 )
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
-BY_NAME: Mapping[str, Topology] = {each.name: each for each in (*TOPOLOGIES, *BACKLOGS)}
+BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS)}
 _WITHHELD = {"filtered", "looped", "expired"}
 
 

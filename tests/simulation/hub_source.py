@@ -62,7 +62,7 @@ class HubSource:
         await asyncio.sleep(self._network.delay())
         if self._site.is_away:
             raise refused_or_closed(self.name, Cut(self.name))
-        return [each.partition_id for each in self._site.namespace.hub(self.name).partitions]
+        return [partition.partition_id for partition in self._site.namespace.hub(self.name).partitions]
 
     async def open(self, partition_id: str, position: object, prefetch: int, *, epoch: int | None = None) -> Any:
         """Return an open link to a partition after *position*."""

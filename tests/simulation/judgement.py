@@ -60,14 +60,14 @@ def evidence(
     members = list(world.journal)
     sink = MemorySink("tap")
     if source_taps:
-        for each, contents in world.seen.items():
-            _see(world, sink, each, Role.SOURCE, (each.site, each.entity), contents)
+        for source, contents in world.seen.items():
+            _see(world, sink, source, Role.SOURCE, (source.site, source.entity), contents)
     if target_taps:
-        for each in world.topology.inputs:
+        for source in world.topology.inputs:
             # What comes from a hub is identified with its partition, which its copies do not name.
-            is_hub = each.entity in world.sites[each.site].namespace.hubs
-            for site, path in () if is_hub else each.targets:
-                _see(world, sink, each, Role.TARGET, (site, path), _at(world, each, site, path))
+            is_hub = source.entity in world.sites[source.site].namespace.hubs
+            for site, path in () if is_hub else source.targets:
+                _see(world, sink, source, Role.TARGET, (site, path), _at(world, source, site, path))
     members += [member for parts in sink.members.values() for member in parts]
     text = b"".join(map(gzip.decompress, members))
     prefix = b"h%d-" % number
@@ -80,11 +80,11 @@ def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a/b/c/d/e.jsonl.gz"
         file.parent.mkdir(parents=True)
-        file.write_bytes(gzip.compress(b"".join(each.lines for each in histories), 1))
+        file.write_bytes(gzip.compress(b"".join(history.lines for history in histories), 1))
         database = connect()
         judge(database, raw=Path(name), end=_END)
         rows = database.execute("select task, message_id, verdict from verdicts").fetchall()
-    found: dict[int, list[tuple[str, str]]] = {each.number: [] for each in histories}
+    found: dict[int, list[tuple[str, str]]] = {history.number: [] for history in histories}
     for task, message_id, verdict in rows:
         found[int(task.removeprefix("h").partition("-")[0])].append((str(message_id), verdict))
     return found
@@ -107,7 +107,7 @@ def _see(  # noqa: PLR0917 - what, by whom and where
 ) -> None:
     """Let a tap see *contents* at a place, which is a site and a path."""
     site, path = place
-    file = next(each for each in world.tasks if each.task == source.task)
+    file = next(task for task in world.tasks if task.task == source.task)
     watched = Origin(source.site, file.source.entity)
     clock = _ClockOfTap()
     is_hub = path in world.sites[site].namespace.hubs
@@ -163,7 +163,7 @@ def _at(world: World, source: Input, site: str, path: str) -> list[bytes]:
 
     names = {name for draft in world.accepted if draft.input is source for name in draft.names}
     is_own = site == source.site
-    return [each.content for each in stored(world, site, path) if each.name in names and not is_own]
+    return [arrival.content for arrival in stored(world, site, path) if arrival.name in names and not is_own]
 
 
 def _finish(step: object) -> None:

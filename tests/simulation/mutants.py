@@ -40,7 +40,7 @@ def mutants() -> list[Mutant]:
 
 def plant(name: str) -> None:
     """Let the modules that are imported from now on have the mutant *name*."""
-    mutant = next(each for each in mutants() if each.name == name)
+    mutant = next(mutant for mutant in mutants() if mutant.name == name)
     sys.meta_path.insert(0, _Planter(mutant))
 
 
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--only", default="", help="mutants with this text in their names")
     options = parser.parse_args()
-    wanted = [each for each in mutants() if options.only in each.name]
+    wanted = [mutant for mutant in mutants() if options.only in mutant.name]
     found = 0
     print(f"{'mutant':<52}{'found after':>16}{'seconds':>10}")
     for mutant in wanted:

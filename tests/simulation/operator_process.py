@@ -133,8 +133,8 @@ class OperatorProcess(Process):
         try:
             yield outputs
         finally:
-            for each in outputs.values():
-                await each.close()
+            for output in outputs.values():
+                await output.close()
 
 
 @contextlib.contextmanager

@@ -54,12 +54,16 @@ def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
 
     Others have arrived before it and after it: beyond them, a tap that sees nothing may not have been there.
     """
-    for each in world.topology.inputs:
-        owners = {name: draft.name for draft in world.accepted if draft.input is each for name in draft.names}
+    for source in world.topology.inputs:
+        owners = {name: draft.name for draft in world.accepted if draft.input is source for name in draft.names}
         drafts = [name for draft in world.accepted if draft.kind != "brief" for name in draft.names if name in owners]
-        for site, path in each.targets:
+        for site, path in source.targets:
             namespace = world.sites[site].namespace
-            if site == each.site or path in namespace.hubs or each.entity in world.sites[each.site].namespace.hubs:
+            if (
+                site == source.site
+                or path in namespace.hubs
+                or source.entity in world.sites[source.site].namespace.hubs
+            ):
                 continue
             store = namespace.store(path)
             copies = {number: _arrival(message.encode()).name for number, message in store.messages.items()}
@@ -99,7 +103,10 @@ def lost(found: Sequence[Place]) -> frozenset[str]:
 def repeated(found: Sequence[Place]) -> frozenset[str]:
     """Return the names of messages with several copies at a place."""
     names = (
-        name for place in found for name, count in Counter(each.name for each in place.arrived).items() if count > 1
+        name
+        for place in found
+        for name, count in Counter(arrival.name for arrival in place.arrived).items()
+        if count > 1
     )
     return frozenset(name.partition("/")[0] for name in names)
 
@@ -120,9 +127,9 @@ def objections(
         if kinds.get(name) not in {"unwanted", "brief"}:
             yield f"{name}: {outcome}, and is {kinds.get(name)}"
     for site in world.sites:
-        for each in _rejects(world, site):
-            if kinds.get(each.name) not in _REJECTED:
-                yield f"{each.name}: rejected, and is {kinds.get(each.name)}"
+        for reject in _rejects(world, site):
+            if kinds.get(reject.name) not in _REJECTED:
+                yield f"{reject.name}: rejected, and is {kinds.get(reject.name)}"
     if world.sent_again:
         yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
     if world.sent_although_recorded:
@@ -131,7 +138,7 @@ def objections(
         yield f"sent long before the end of an instance, and not on record: {', '.join(sorted(world.unrecorded))}"
     for source in world.topology.inputs:
         # The time to live of a brief one may have ended there.
-        waiting = {each.name for each in _at_source(world, source)}
+        waiting = {arrival.name for arrival in _at_source(world, source)}
         waiting -= {draft.name for draft in world.accepted if draft.kind == "brief"}
         if waiting:
             yield f"{source.site}/{source.entity}: still at the source: {', '.join(sorted(waiting))}"
@@ -140,17 +147,19 @@ def objections(
 def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
     """Return what every input came to at each of its targets; *outcomes* as in `objections`."""
     found: list[Place] = []
-    rejected = [each.name for site in world.sites for each in _rejects(world, site)]
+    rejected = [reject.name for site in world.sites for reject in _rejects(world, site)]
     for source in world.topology.inputs:
         drafts = [draft for draft in world.accepted if draft.input is source]
         originals = {name: draft for draft in drafts for name in draft.names}
-        remaining = frozenset(name for each in _at_source(world, source) for name in originals if _is_of(name, each))
+        remaining = frozenset(
+            name for arrival in _at_source(world, source) for name in originals if _is_of(name, arrival)
+        )
         for site, path in source.targets:
-            arrived = [each for each in stored(world, site, path) if each.name in originals]
+            arrived = [arrival for arrival in stored(world, site, path) if arrival.name in originals]
             due = {name: draft for name, draft in originals.items() if _is_due(source, draft, (site, path))}
             account = Account(
                 accepted=[Copy(draft.key, name) for name, draft in due.items()],
-                delivered=[Copy(originals[each.name].key, each.name) for each in arrived],
+                delivered=[Copy(originals[arrival.name].key, arrival.name) for arrival in arrived],
                 withheld=frozenset(name for name, draft in due.items() if draft.name in outcomes),
                 rejected=[
                     name
@@ -159,7 +168,7 @@ def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
                     if _is_of(name, Arrival(each, b"")) and draft.kind in _kept_from(world, (site, path))
                 ],
                 remaining=remaining,
-                repeatable=Counter(each.name for each in arrived),
+                repeatable=Counter(arrival.name for arrival in arrived),
             )
             found.append(Place(source, site, path, arrived, due, originals, balance(account)))
     return found
@@ -167,7 +176,7 @@ def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:
 
 def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Iterator[str]:
     result, topology = place.balance, world.topology
-    counts = Counter(each.name for each in place.arrived)
+    counts = Counter(arrival.name for arrival in place.arrived)
     twice = [name for name, count in counts.items() if count > 1]
     gone = [name for name in result.lost if place.due[name].name not in on_purpose]
     breaks = [name for name in result.order_breaks if place.due[name].name not in on_purpose]
@@ -184,15 +193,15 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
         "twice without a fault": () if world.faults.injected else twice,
     }
     yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
-    for each in place.arrived:
-        draft = place.originals[each.name]
+    for arrival in place.arrived:
+        draft = place.originals[arrival.name]
         if draft.parts > 1 or topology.joins:
             continue
-        difference = _difference(draft, each.content, has_body_only=topology.has_bodies_only)
+        difference = _difference(draft, arrival.content, has_body_only=topology.has_bodies_only)
         if difference is not None:
-            yield f"{place}: {each.name} was changed: {difference}"
-        if topology.has_mark and place.site != place.source.site and not _has_mark(each.content):
-            yield f"{place}: {each.name} lacks what the rule of the source has set"
+            yield f"{place}: {arrival.name} was changed: {difference}"
+        if topology.has_mark and place.site != place.source.site and not _has_mark(arrival.content):
+            yield f"{place}: {arrival.name} lacks what the rule of the source has set"
 
 
 def _kept_from(world: World, place: tuple[str, str]) -> Sequence[str]:

@@ -75,7 +75,9 @@ class ResendWorld:
         self.loop = SeededLoop(self.chance)  # type: ignore[abstract] # without sockets, processes and signals
         self.faults = Faults(seed + 1, scale.rate, most_faults, RESEND_EFFECTS)
         self.network = Network(self.loop, self.chance, self.faults)
-        self.sites = {each.name: Site(each, SkewedClock(self.loop, self.skew())) for each in backlog.namespaces}
+        self.sites = {
+            namespace.name: Site(namespace, SkewedClock(self.loop, self.skew())) for namespace in backlog.namespaces
+        }
         self.loop.calendar = Sites(self.sites)
         self.settings = {
             each.upper(): f"Endpoint=sb://{each}/;SharedAccessKeyName=n;SharedAccessKey=bm8=;UseDevelopmentEmulator=true"
@@ -139,7 +141,7 @@ class ResendWorld:
 
     def at_source(self) -> list[str]:
         """Return the names of the messages that are at the source, in its order."""
-        return [name for each in self.source.peek(0) if (name := name_of(each.encode())) is not None]
+        return [name for message in self.source.peek(0) if (name := name_of(message.encode())) is not None]
 
     def copies(self, site: str, path: str) -> list[Copy]:
         """Return the copies that have arrived at a place, in the order of their arrival."""
@@ -148,10 +150,10 @@ class ResendWorld:
     def _there(self, site: str, path: str) -> list[Copy]:
         namespace = self.sites[site].namespace
         if path in namespace.hubs:
-            events = [event for each in namespace.hub(path).partitions for event in each.events]
+            events = [event for partition in namespace.hub(path).partitions for event in partition.events]
             found = [(event.sequence_number, event.encode()) for event in events]
         else:
-            found = [(each.original_number, each.encode()) for each in namespace.store(path).peek(0)]
+            found = [(message.original_number, message.encode()) for message in namespace.store(path).peek(0)]
         named = ((number, name_of(content)) for number, content in found)
         return [Copy(self.lives[site, path], number, name) for number, name in named if name is not None]
 
@@ -275,7 +277,7 @@ class ResendWorld:
             return
         for copies in self.backlog.copies:
             if copies[0] == site and copies[1].partition("/")[0] == entity:
-                self.deleted.update(each.name for each in self._there(*copies))
+                self.deleted.update(copy.name for copy in self._there(*copies))
                 self.lives[copies] += 1
         self.sites[site].create_again(entity)
 
@@ -286,25 +288,25 @@ class ResendWorld:
         if path in namespace.hubs:
             return
         store = namespace.store(path)
-        ready = [each for each in store.peek(0) if each.state is State.ACTIVE and each.lock_token is None]
+        ready = [message for message in store.peek(0) if message.state is State.ACTIVE and message.lock_token is None]
         if not self._consumes_in_order:
-            ready = [each for each in ready if self.chance.random() < 0.7]
-        for each in self._first(ready):
-            name = name_of(each.encode())
-            store._forget(each)
+            ready = [message for message in ready if self.chance.random() < 0.7]
+        for message in self._first(ready):
+            name = name_of(message.encode())
+            store._forget(message)
             if name is None:
                 self.foreign += 1
             else:
-                self.consumed[site, path].append(Copy(self.lives[site, path], each.original_number, name))
+                self.consumed[site, path].append(Copy(self.lives[site, path], message.original_number, name))
 
     def _first(self, messages: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         """Return the first of *messages*, or of one session."""
         if self.chance.random() < 0.3:
             return messages
-        sessions = {each.content.session_id for each in messages}
+        sessions = {message.content.session_id for message in messages}
         if len(sessions) > 1:
             chosen = self.chance.choice(sorted(sessions, key=str))
-            messages = [each for each in messages if each.content.session_id == chosen]
+            messages = [message for message in messages if message.content.session_id == chosen]
         return messages[: self.chance.randrange(1, 4)]
 
     def _produce(self, site: str, entity: str, *, is_forged: bool) -> None:

@@ -33,7 +33,7 @@ def objections(world: ResendWorld) -> Iterator[str]:
 
 
 def _conservation(world: ResendWorld, arrived: list[Copy]) -> Iterator[str]:
-    copies, remaining, taken = Counter(each.name for each in arrived), {*world.at_source()}, {*world.taken}
+    copies, remaining, taken = Counter(copy.name for copy in arrived), {*world.at_source()}, {*world.taken}
     left = {world.names[key]: reason for key, reason in world.reports[-1].left.items()} if world.reports else {}
     for letter in world.accepted:
         name = letter.name

@@ -177,9 +177,9 @@ class HubLink(SenderLink):
     async def deliver(self, batches: Sequence[bytes], deadline: float) -> list[Exception | None]:  # type: ignore[override] # another interface
         """Send all batches; return for each the SDK's error."""
         answers = await asyncio.gather(
-            *(super(HubLink, self).deliver(EncodedMessage(each, BATCH_FORMAT), deadline) for each in batches)
+            *(super(HubLink, self).deliver(EncodedMessage(batch, BATCH_FORMAT), deadline) for batch in batches)
         )
-        late = next((each for each in answers if isinstance(each, TimeoutError)), None)
+        late = next((answer for answer in answers if isinstance(answer, TimeoutError)), None)
         if late is not None:
             self.failure = late
-        return [self.failure if isinstance(each, TimeoutError) else each for each in answers]
+        return [self.failure if isinstance(answer, TimeoutError) else answer for answer in answers]

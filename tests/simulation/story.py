@@ -49,8 +49,8 @@ def digest(world: World | ResendWorld) -> str:
         return hashlib.sha256(f"{world.lines.text}{there}{world.at_source()}".encode()).hexdigest()[:16]
     whole = hashlib.sha256(repr(lines_of(world)).encode())
     for site, path in world.topology.places:
-        for each in stored(world, site, path):
-            whole.update(each.content)
+        for arrival in stored(world, site, path):
+            whole.update(arrival.content)
     return whole.hexdigest()[:16]
 
 
@@ -77,7 +77,7 @@ def _path(world: World, name: str) -> Iterator[str]:
             target = f" {line['target']}" if "target" in line else ""
             yield f"  {at:10.3f}  {line['task']} on {line['instance']}: {line['outcome']}{target}{again}"
     for site, path in world.topology.places:
-        count = sum(each.name.partition("/")[0] == whole for each in stored(world, site, path))
+        count = sum(arrival.name.partition("/")[0] == whole for arrival in stored(world, site, path))
         if count:
             yield f"  at {site}/{path}: {count}"
 

@@ -63,7 +63,7 @@ class Topology:
     @property
     def places(self) -> list[tuple[str, str]]:
         """Return all places where messages arrive."""
-        return list(dict.fromkeys(target for each in self.inputs for target in each.targets))
+        return list(dict.fromkeys(target for source in self.inputs for target in source.targets))
 
 
 def queue(name: str, *, sessions: bool = False) -> QueueConfig:
@@ -91,7 +91,7 @@ def configuration(topology: Topology) -> Configuration:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tasks").mkdir()
-        aliases = {each.name: "service-bus" for each in topology.namespaces} | dict(topology.kinds)
+        aliases = {namespace.name: "service-bus" for namespace in topology.namespaces} | dict(topology.kinds)
         lines = [
             f"{alias}: {{kind: {kind}, setting: {alias.upper().replace('-', '_')}, site: {alias.removesuffix('-hub')}}}"
             for alias, kind in aliases.items()
@@ -114,8 +114,8 @@ def _one_way(
     """Return a task with two routes; what its targets are decides which batches they take."""
     west = NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected")))
     targets = [
-        replace(each, enable_partitioning=is_partitioned, requires_duplicate_detection=detects)
-        for each in (queue("orders", sessions=sessions), queue("express"))
+        replace(config, enable_partitioning=is_partitioned, requires_duplicate_detection=detects)
+        for config in (queue("orders", sessions=sessions), queue("express"))
     ]
     east = NamespaceConfig(name="east", queues=tuple(targets))
     flag = ", sessions: true" if sessions else ""

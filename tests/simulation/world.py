@@ -85,7 +85,7 @@ class PlantedLosses(Losing):
     def divide(self, name: str, deliveries: Sequence[Delivery]) -> tuple[Sequence[Delivery], Sequence[Delivery]]:
         """As `Losing.divide`."""
         kept, lost = super().divide(name, deliveries)
-        self.contents += [each.payload for each in lost]
+        self.contents += [delivery.payload for delivery in lost]
         return kept, lost
 
 
@@ -107,9 +107,10 @@ class World:
         self.loop = SeededLoop(self.chance)  # type: ignore[abstract] # without sockets, processes and signals
         self.faults = Faults(self.seed + 1, self.scale.rate, self.most_faults)
         self.network = Network(self.loop, self.chance, self.faults)
-        skews = {each.name: self.skew() for each in self.topology.namespaces}
+        skews = {namespace.name: self.skew() for namespace in self.topology.namespaces}
         self.sites = {
-            each.name: Site(each, SkewedClock(self.loop, skews[each.name])) for each in self.topology.namespaces
+            namespace.name: Site(namespace, SkewedClock(self.loop, skews[namespace.name]))
+            for namespace in self.topology.namespaces
         }
         self.loop.calendar = Sites(self.sites)
         self.journal: list[bytes] = []
@@ -160,10 +161,10 @@ class World:
     def run(self) -> bool:
         """Send, copy and break; then heal. Return whether everything came to rest."""
         window = self.scale.window
-        for each in self.topology.inputs:
+        for source in self.topology.inputs:
             for _ in range(self.scale.messages):
                 at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
-                self.network.at(at, partial(self._send, each))
+                self.network.at(at, partial(self._send, source))
         for at in self._moments():
             self.network.at(at, partial(self._happen, self._drawn()))
         self._in_loop(self._start_instance)
@@ -237,9 +238,9 @@ class World:
             site = self.sites[self._configuration.site(source.connection)]
             if source.hub is not None:
                 group = source.consumer_group or "$Default"
-                for each in site.namespace.hub(source.hub).partitions:
-                    at = self.checkpoints.get(Partition(site.name, source.hub, group, each.partition_id))
-                    if each.last is not None and at != str(each.last.offset):
+                for partition in site.namespace.hub(source.hub).partitions:
+                    at = self.checkpoints.get(Partition(site.name, source.hub, group, partition.partition_id))
+                    if partition.last is not None and at != str(partition.last.offset):
                         return False
                 continue
             if site.namespace.store(source_path(file)).messages:
@@ -275,7 +276,7 @@ class World:
                 self._numbers[target.site + target.entity] -= 1
                 self.network.later(1.0, partial(self._send, target))
                 return
-            file = next(each for each in self.tasks if each.task == target.task)
+            file = next(task for task in self.tasks if task.task == target.task)
             store = site.namespace.store(source_path(file))
             entity.publish(read_content(content))
             self.seen.setdefault(target, []).append(store.messages[max(store.messages)].encode())
@@ -376,8 +377,10 @@ class World:
     def _targets(self) -> list[tuple[str, str]]:
         """Return the queues and topics that tasks send to."""
         targets = [branch.target for file in self.tasks for branch in file.branches()]
-        found = (each for each in targets if self._configuration.connections[each.connection].kind == "service-bus")
-        return list(dict.fromkeys((self._configuration.site(each.connection), each.entity) for each in found))
+        found = (
+            target for target in targets if self._configuration.connections[target.connection].kind == "service-bus"
+        )
+        return list(dict.fromkeys((self._configuration.site(target.connection), target.entity) for target in found))
 
     def _target(self, where: float) -> tuple[str, str]:
         targets = self._targets()
@@ -385,7 +388,7 @@ class World:
 
     def _delete(self, site: str, path: str) -> None:
         """Delete a target with what it holds, unless a task takes messages from it; it is created again at once."""
-        sources = {(self._configuration.site(each.source.connection), each.source.entity) for each in self.tasks}
+        sources = {(self._configuration.site(task.source.connection), task.source.entity) for task in self.tasks}
         if any(source == site and entity.partition("/")[0] == path for source, entity in sources):
             return
         for place in self.topology.places:
@@ -397,14 +400,16 @@ class World:
         """Return the messages of a queue or subscription; those that have expired there count too."""
         namespace = self.sites[site].namespace
         stores = namespace.store(path), namespace.store(f"{path}/$DeadLetterQueue")
-        messages = sorted((each for store in stores for each in store.peek(0)), key=lambda each: each.original_number)
-        return [each.encode() for each in messages]
+        messages = sorted(
+            (message for store in stores for message in store.peek(0)), key=lambda each: each.original_number
+        )
+        return [message.encode() for message in messages]
 
     def contents(self, site: str, path: str) -> list[bytes]:
         """Return all messages that have arrived at a place, in its order; of a hub one partition after the other."""
         namespace = self.sites[site].namespace
         if path in namespace.hubs:
-            return [event.encode() for each in namespace.hub(path).partitions for event in each.events]
+            return [event.encode() for partition in namespace.hub(path).partitions for event in partition.events]
         return self.deleted.get((site, path), []) + self._contents(site, path)
 
     def _enable(self, site: str, path: str) -> None:

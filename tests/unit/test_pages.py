@@ -77,7 +77,7 @@ def problem(command: str) -> str | None:
             return f"unknown command {name}"
         context = found.commands[name].make_context(name, [], context, resilient_parsing=True)
         found = context.command
-    known = {option for each in found.params for option in (*each.opts, *each.secondary_opts)} | {"--help"}
+    known = {option for param in found.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     for word in words:
         if word in {"|", "&&", ";", ">"}:
             break

@@ -62,5 +62,5 @@ def test_id_of_a_message_forges_no_line_in_the_log(caplog: pytest.LogCaptureFixt
         with pytest.raises(TargetRefused):
             asyncio.run(line.run(batch))
     lines = [record.getMessage() for record in caplog.records]
-    assert any("forged" in each for each in lines)
-    assert not [each for each in lines if acts(each)]
+    assert any("forged" in line for line in lines)
+    assert not [line for line in lines if acts(line)]

@@ -38,7 +38,7 @@ def test_no_checkout_keeps_its_token_and_nothing_may_write(workflow: Path) -> No
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
 def test_no_script_has_a_text_of_somebody_in_it(workflow: Path) -> None:
     scripts = [step["run"].replace("${{ matrix.", "") for step in steps(workflow) if "run" in step]
-    assert [each for each in scripts if "${{" in each] == []
+    assert [script for script in scripts if "${{" in script] == []
 
 
 def test_images_are_named_by_digest() -> None:
@@ -51,7 +51,7 @@ def test_images_are_named_by_digest() -> None:
 
 def test_ci_audits_each_lock_file_and_installs_its_auditor_by_hash() -> None:
     locks = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("requirements*.lock") if "/." not in str(path)]
-    ours = [each for each in locks if not each.startswith(("build/", "node_modules/"))] + [".github/requirements.lock"]
-    assert [each for each in ours if each.removesuffix(".lock") not in CI] == []
+    ours = [lock for lock in locks if not lock.startswith(("build/", "node_modules/"))] + [".github/requirements.lock"]
+    assert [our for our in ours if our.removesuffix(".lock") not in CI] == []
     assert "npm audit --package-lock-only" in CI
     assert "--require-hashes --requirement .github/requirements.lock" in CI

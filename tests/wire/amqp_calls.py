@@ -45,4 +45,4 @@ def answers_of(
 
 
 def kinds(answers: Sequence[BuswayError | None]) -> list[str]:
-    return [type(each).__name__ for each in answers]
+    return [type(answer).__name__ for answer in answers]

@@ -198,5 +198,5 @@ class Peer:
         return int(str(value.payload.descriptor.payload)), items_of(value.payload.value), body[stop:]
 
     def send(self, code: int, fields: Sequence[Value], kind: int = 0) -> None:
-        body = join_list(b"\x00\x53" + code.to_bytes(), [encode(each) for each in fields])
+        body = join_list(b"\x00\x53" + code.to_bytes(), [encode(field) for field in fields])
         self._writer.write((8 + len(body)).to_bytes(4) + b"\x02" + kind.to_bytes() + b"\x00\x00" + body)

@@ -146,8 +146,8 @@ class WireLine:
             await connection.close()
             await self.settlement.close()
             await self._relay.stop()
-            for each in self._closing:
-                await each.close()
+            for output in self._closing:
+                await output.close()
 
     async def _carry(self, connection: ServiceBusConnection, link: RawLink, batch: list[Delivery]) -> bool:
         self.batches.append(len(batch))
@@ -155,7 +155,9 @@ class WireLine:
         held = self.settlement.hold(str(link.session_id)) if self._sessions else nullcontext()
         with self._cache.holding(actions, batch), held as session:
             try:
-                await self.pipeline.run([each.payload for each in batch], None, [each.tag for each in batch], session)
+                await self.pipeline.run(
+                    [delivery.payload for delivery in batch], None, [delivery.tag for delivery in batch], session
+                )
             except BuswayError as error:
                 self.failures.append(error)
                 outcome = ABANDONED

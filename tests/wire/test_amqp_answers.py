@@ -76,7 +76,7 @@ def test_a_message_that_makes_the_broker_close_the_connection_is_rejected(condit
     assert kinds(answers) == [*["NoneType"] * 2, "MessageRejected", *["NoneType"] * 3]
     assert f"because of it, {condition or 'without a reason'}: 3 times after" in str(answers[2])
     assert "body" not in str(answers[2])
-    assert set(broker.contents) == {each.content for each in messages} - {broker.bad}
+    assert set(broker.contents) == {message.content for message in messages} - {broker.bad}
 
 
 def with_user_id(number: int) -> Outgoing:
@@ -280,5 +280,5 @@ def quoting(way: int, condition: str, description: str) -> AnsweringBroker:
 )
 def test_nothing_that_an_answer_quotes_is_shown(way: int, condition: str, description: str) -> None:
     [answers] = answers_of(quoting(way, condition, description), [outgoing(1, body=SECRET.encode())])
-    assert SECRET not in str([(str(each), repr(each), repr(each and each.__cause__)) for each in answers])
+    assert SECRET not in str([(str(answer), repr(answer), repr(answer and answer.__cause__)) for answer in answers])
     assert len(str(answers[0])) < 300

@@ -92,12 +92,12 @@ def test_many_messages_open_a_second_connection_and_each_key_keeps_its_order_and
         assert len(first) > 50
         assert len(second) > 50
         assert broker.connections == 2
-        for session in {each.session_id for batch in batches for each in batch}:
-            expected = [each.content for batch in batches for each in batch if each.session_id == session]
+        for session in {message.session_id for batch in batches for message in batch}:
+            expected = [message.content for batch in batches for message in batch if message.session_id == session]
             found = [[each for each in of_peer if each in expected] for of_peer in (first, second)]
             if session is None:
                 # Those of one batch are together.
-                expected = [each.content for each in batches[0] if each.session_id is None]
+                expected = [message.content for message in batches[0] if message.session_id is None]
                 found = [[each for each in of_peer if each in expected] for of_peer in (first, second)]
             assert sorted(found) == [[], expected]
 
@@ -111,10 +111,10 @@ def test_batches_without_keys_that_are_under_way_together_use_both_connections()
             output = AmqpOutput("there", amqp_endpoint(url), {})
             await opened_twice(output, broker)
             batches = [[Outgoing(b"%d-%d" % (n, each), None, None, None) for each in range(60)] for n in range(2)]
-            await asyncio.gather(*(output.send("q", each, timeout_seconds=SECONDS) for each in batches))
+            await asyncio.gather(*(output.send("q", batch, timeout_seconds=SECONDS) for batch in batches))
             await output.close()
         ends = [of_peer[-60:] for of_peer in broker.by_peer.values()]
-        assert sorted(ends) == [[each.content for each in batch] for batch in batches]
+        assert sorted(ends) == [[message.content for message in batch] for batch in batches]
 
     asyncio.run(run())
 
@@ -215,7 +215,7 @@ def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_i
             await opened_twice(output, broker)
             address: Address = output._addresses["q"]
             answers = await in_attempts(output, messages)
-            assert [messages[at].content for at, each in answers.items() if each is not None] == [bad]
+            assert [messages[at].content for at, answer in answers.items() if answer is not None] == [bad]
             for number in range(2):
                 assert not any(await output.send("q", keyed(200, 100, f"x{number}"), timeout_seconds=SECONDS))
                 await second_opened(output)
@@ -223,7 +223,7 @@ def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_i
             await output.close()
 
     broker, messages = Detaching(), keyed(200, 100)
-    bad = next(each.content for each in messages if each.session_id and hash(each.session_id) & 1)
+    bad = next(message.content for message in messages if message.session_id and hash(message.session_id) & 1)
     asyncio.run(run())
 
 
@@ -271,11 +271,13 @@ def test_messages_that_make_the_broker_close_connections_are_rejected_alone_and_
             await opened_twice(output, broker)
             answers = await in_attempts(output, messages)
             await output.close()
-        assert {messages[at].content for at, each in answers.items() if each is not None} == faulty
+        assert {messages[at].content for at, answer in answers.items() if answer is not None} == faulty
         arrived = list(dict.fromkeys(broker.contents[200:]))
-        assert set(arrived) == {each.content for each in messages} - faulty
-        for key in {each.session_id for each in messages if each.session_id}:
-            expected = [each.content for each in messages if each.session_id == key and each.content not in faulty]
+        assert set(arrived) == {message.content for message in messages} - faulty
+        for key in {message.session_id for message in messages if message.session_id}:
+            expected = [
+                message.content for message in messages if message.session_id == key and message.content not in faulty
+            ]
             assert [each for each in arrived if each in set(expected)] == expected
 
     asyncio.run(run())
@@ -292,5 +294,5 @@ async def in_attempts(output: AmqpOutput, messages: Sequence[Outgoing]) -> dict[
         answers |= dict(zip(left, found, strict=True))
         left = [at for at in left if isinstance(answers[at], TargetUnavailable)]
     assert not left
-    assert all(each is None or isinstance(each, MessageRejected) for each in answers.values())
+    assert all(answer is None or isinstance(answer, MessageRejected) for answer in answers.values())
     return answers

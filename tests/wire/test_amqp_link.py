@@ -52,7 +52,7 @@ def test_a_broker_that_takes_no_message_and_detaches_says_why() -> None:
             asyncio.get_running_loop().call_later(0.05, peer.send, performatives.DETACH, detach)
 
     [answers] = answers_of(Detaching(credit=0), some(2))
-    assert [type(each) for each in answers] == [TargetUnavailable] * 2
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
     assert "amqp:resource-deleted" in str(answers[0])
 
 
@@ -65,9 +65,9 @@ def test_the_text_of_a_broker_that_fails_at_a_message_is_not_shown() -> None:
 
     broker = Failing(credit=1)
     [answers] = answers_of(broker, some(2))
-    assert [type(each) for each in answers] == [TargetUnavailable] * 2
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
     assert "amqp:internal-error" in str(answers[0])
-    assert "m-0" not in str([(each, each and each.__cause__) for each in answers])
+    assert "m-0" not in str([(answer, answer and answer.__cause__) for answer in answers])
 
 
 class Accepting(AnsweringBroker):
@@ -123,7 +123,7 @@ def test_messages_after_a_drain_have_the_next_delivery_ids_and_the_credit_counts
             return await super().take(peer, delivery, content)
 
         def flowed(self, peer: Peer, fields: Sequence[Value]) -> None:
-            drained.append([each.payload for each in fields[5:9]])
+            drained.append([field.payload for field in fields[5:9]])
             self.flow(peer, 2, 100, 12, 3, drain=False)
 
     drained: list[list[object]] = []
@@ -145,7 +145,7 @@ def test_an_echo_is_answered_with_the_state_for_which_the_broker_asks(
             return await super().take(peer, delivery, content)
 
         def flowed(self, peer: Peer, fields: Sequence[Value]) -> None:
-            found.append([each.payload for each in fields[5:9]])
+            found.append([field.payload for field in fields[5:9]])
             peer.send(performatives.FLOW, [uint(1), uint(100), uint(0), uint(100), uint(0), uint(1), uint(10)])
 
     found: list[list[object]] = []
@@ -172,5 +172,5 @@ def test_a_range_with_the_last_delivery_before_the_first_accepts_nothing() -> No
             return True
 
     [answers] = answers_of(Reversing(), some(5))
-    assert [type(each) for each in answers] == [TargetUnavailable] * 5
+    assert [type(answer) for answer in answers] == [TargetUnavailable] * 5
     assert "got deliveries 3 to 1, expected the first before the last" in str(answers[0])

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 def contents(messages: Sequence[Outgoing]) -> list[bytes]:
-    return [each.content for each in messages]
+    return [message.content for message in messages]
 
 
 def test_messages_arrive_in_order_with_their_bytes() -> None:
@@ -49,7 +49,7 @@ def test_the_projects_broker_takes_them_with_a_key_as_the_password(
     large = outgoing(2, body=b"x" * 200_000)
     assert asyncio.run(sent(url, [*some(2), large], entity=queue)) == [[None] * 3]
     arrived = take(queue, 3)
-    assert [each.message_id for each in arrived] == ["m-0", "m-1", "m-2"]
+    assert [message.message_id for message in arrived] == ["m-0", "m-1", "m-2"]
     assert len(b"".join(arrived[2].body)) == 200_000
     [[missing]] = asyncio.run(sent(url, some(1), entity="no-such-queue"))
     assert isinstance(missing, TargetRefused)

@@ -192,8 +192,8 @@ def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
         large = [message(number, body=body) for number, body in enumerate(bodies, 1)]
         claims = [passed(each) for each in await check.edit_batch(large, timeout_seconds=20)]
         again = [passed(each) for each in await check.edit_batch(large, timeout_seconds=20)]
-        assert [each.encode() for each in claims] == [each.encode() for each in again]
-        assert all(each.size < 1000 for each in claims)
+        assert [claim.encode() for claim in claims] == [each.encode() for each in again]
+        assert all(claim.size < 1000 for claim in claims)
         assert said(claims[0])["container"].endswith("/devstoreaccount1/busway-claims")
         kept = await container.get_blob_client(said(claims[0])["blob"]).get_blob_properties()
         assert bytes(kept.content_settings.content_md5 or b"") == hashlib.md5(bodies[0], usedforsecurity=False).digest()
@@ -201,7 +201,7 @@ def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
         results = await restore.edit_batch(claims, timeout_seconds=20)
         assert str(results[1]).startswith("ClaimAltered")
         assert [passed(each).body for each in (*results[:1], *results[2:])] == bodies[:1] + bodies[2:]
-        outcomes = [(each.arrival, Outcome.SENT) for each in claims]
+        outcomes = [(claim.arrival, Outcome.SENT) for claim in claims]
         outcomes[1] = claims[1].arrival, Outcome.REJECTED
         await restore.settled(outcomes, timeout_seconds=20)
         await restore.settled(outcomes, timeout_seconds=20)

@@ -108,7 +108,7 @@ def sent(messages: Sequence[Outgoing], *, key: str = KEY, address: str | None = 
 def test_an_event_that_is_at_fault_is_found_in_its_batch() -> None:
     events = [*map(event, range(9)), b'{"specversion": "1.0"}', *map(event, range(9)), event(1, data="x" * 1_100_000)]
     answers = sent(outgoing(*events))
-    assert [number for number, each in enumerate(answers) if each is not None] == [9, 19]
+    assert [number for number, answer in enumerate(answers) if answer is not None] == [9, 19]
     assert isinstance(answers[9], MessageRejected)
     assert isinstance(answers[19], MessageRejected)
     assert answers[19].reason == "MessageSizeExceeded"
@@ -150,9 +150,11 @@ def test_each_answer_has_a_remedy(status: int, error: type[BuswayError]) -> None
             return await output.send("orders", outgoing(event(1), event(2)), timeout_seconds=SECONDS)
 
     answers = asyncio.run(scenario())
-    assert [type(each) for each in answers] == [error] * 2
+    assert [type(answer) for answer in answers] == [error] * 2
     if status in {429, 503, 500}:
-        assert {each.retry_after for each in answers if isinstance(each, TargetUnavailable)} == {timedelta(seconds=33)}
+        assert {answer.retry_after for answer in answers if isinstance(answer, TargetUnavailable)} == {
+            timedelta(seconds=33)
+        }
 
 
 def delivered(statuses: list[int], **options: object) -> tuple[list[float], list[str], list[DeadLetter]]:

@@ -111,7 +111,7 @@ def test_events_keep_their_bytes_and_get_the_key_of_their_batch(
 ) -> None:
     sent = event(1, key="k", named={"photo": binary(b"\x00\xff")}, body=b"\xff\x00")
     assert answers_of(west, hub, [sent]) == [[None]]
-    ((arrived,),) = [each for each in partitions() if each]
+    ((arrived,),) = [partition for partition in partitions() if partition]
     assert arrived.partition_key == "k"
     assert arrived.body == b"\xff\x00"
     assert arrived.application_property("photo") == binary(b"\x00\xff")
@@ -146,7 +146,7 @@ def test_a_named_partition_takes_events_of_all_keys_in_their_order(
     ]
     first, second, third, fourth = partitions()
     assert ids(third) == [f"e-{number}" for number in range(51)]
-    assert [each.partition_key for each in third[:4]] == ["k0", "k1", "k2", "k0"]
+    assert [message.partition_key for message in third[:4]] == ["k0", "k1", "k2", "k0"]
     assert (ids(first), second, fourth) == (["e-51"], [], [])
 
 
@@ -155,17 +155,17 @@ def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
 ) -> None:
     batch = [event(number, key="k", body=b"x" * 300_000) for number in range(8)]
     assert answers_of(west, hub, batch) == [[None] * 8]
-    ((arrived),) = [each for each in partitions() if each]
+    ((arrived),) = [partition for partition in partitions() if partition]
     assert ids(arrived) == [f"e-{number}" for number in range(8)]
 
 
 def test_an_event_over_the_limit_is_rejected_alone(west: str, hub: str, partitions: ReadPartitions) -> None:
     (answers,) = answers_of(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
-    assert [type(each) for each in answers] == [type(None), MessageRejected, type(None)]
+    assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
     assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"
     assert f"west/{hub}: the event has 11000" in str(answers[1])
-    ((arrived),) = [each for each in partitions() if each]
+    ((arrived),) = [partition for partition in partitions() if partition]
     assert ids(arrived) == ["e-0", "e-2"]
 
 
@@ -193,7 +193,7 @@ def test_a_key_that_has_to_wait_holds_back_only_itself(
     faults.add(on_sending(hub, Effect.REFUSE, "slow"))
     batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
     (answers,) = answers_of(west, hub, batch)
-    answers_by_key = {(type(answer), each.partition_key) for answer, each in zip(answers, batch, strict=True)}
+    answers_by_key = {(type(answer), message.partition_key) for answer, message in zip(answers, batch, strict=True)}
     assert answers_by_key == {(TargetUnavailable, "slow"), (type(None), "fast")}
     assert isinstance(answers[0], TargetUnavailable)
     assert answers[0].retry_after is not None

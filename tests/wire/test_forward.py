@@ -68,7 +68,7 @@ def test_events_come_back_to_a_hub_as_they_were_in_the_order_of_their_keys(
     output = EventHubsOutput("plant", lambda name: event_hub_client("PLANT", settings, name))
 
     async def scenario() -> int:
-        messages = [Outgoing(each, None, None, f"k{number % KEYS}") for number, each in enumerate(contents)]
+        messages = [Outgoing(content, None, None, f"k{number % KEYS}") for number, content in enumerate(contents)]
         await fill(stream, topic, messages)
         work = forwarding(topic, output, hub=hub)
         await run(work)
@@ -76,7 +76,7 @@ def test_events_come_back_to_a_hub_as_they_were_in_the_order_of_their_keys(
 
     assert asyncio.run(scenario()) == 50
     arrived = broker.inspect(
-        "hubs", lambda hubs: [each for found in hubs.hubs[hub].partitions for each in events(found)]
+        "hubs", lambda hubs: [event for found in hubs.hubs[hub].partitions for event in events(found)]
     )
     assert len(arrived) == 50
     numbers: dict[str | None, list[int]] = {}
@@ -141,7 +141,7 @@ def test_a_record_that_cannot_be_sent_is_set_aside_and_does_not_hold_the_others(
 
     async def scenario() -> tuple[int, int]:
         contents = [*(delivered(None, body=b"%d" % number) for number in range(4)), broken]
-        await fill(stream, topic, [Outgoing(each, None, None, "k") for each in contents])
+        await fill(stream, topic, [Outgoing(content, None, None, "k") for content in contents])
         work = forwarding(topic, target, rejects)
         await run(work)
         return work.sent, work.rejected
@@ -203,21 +203,21 @@ def test_the_journal_has_what_was_received_before_it_is_sent_and_each_outcome_on
         await run(forwarding(topic, target, journal=journal))
 
     asyncio.run(scenario())
-    received = {(each["src_part"], each["src_seq"]): each for each in sink.records("to-hub", Role.SOURCE)}
-    outcomes = {(each["src_part"], each["src_seq"]): each for each in sink.records("to-hub", Role.TARGET)}
+    received = {(record["src_part"], record["src_seq"]): record for record in sink.records("to-hub", Role.SOURCE)}
+    outcomes = {(record["src_part"], record["src_seq"]): record for record in sink.records("to-hub", Role.TARGET)}
     assert len(received) == len(sink.records("to-hub", Role.SOURCE)) == 22
     assert len(sink.records("to-hub", Role.TARGET)) == 22
     assert received.keys() == outcomes.keys()
     assert seen_at_send[0] > 0
     assert {(each["src_entity"], *each["hops"]) for each in received.values()} == {(topic, "stream")}
-    sent = {key: each for key, each in outcomes.items() if each["outcome"] == "sent"}
+    sent = {key: outcome for key, outcome in outcomes.items() if outcome["outcome"] == "sent"}
     assert {each["target"] for each in sent.values()} == {"plant/returned"}
     for key, each in sent.items():
         digests = (received[key][name] for name in ("body_digest", "property_digest"))
         body, properties = (int(digest[:16], 16) for digest in digests)
         assert int(each["check"], 16) == body ^ properties
     assert sum("message_id" in each for each in sent.values()) == 1, "only the one without an id gets another"
-    [rejected] = [each for each in outcomes.values() if each["outcome"] != "sent"]
+    [rejected] = [outcome for outcome in outcomes.values() if outcome["outcome"] != "sent"]
     assert (rejected["outcome"], rejected["stage"]) == ("rejected", "stamped")
     assert rejected["reason"].startswith("MalformedMessage: ")
 

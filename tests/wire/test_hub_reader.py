@@ -46,7 +46,7 @@ class Line:
 
 def send(broker: RunningBroker, *bodies: str) -> None:
     with EventHubProducerClient.from_connection_string(broker.connection_string("hubs"), eventhub_name="h") as producer:
-        producer.send_batch([EventData(each) for each in bodies])
+        producer.send_batch([EventData(body) for body in bodies])
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -81,13 +81,13 @@ def read(cluster: KafkaCluster, topic: str) -> list[Any]:
 
 def by_key(messages: Sequence[Any]) -> dict[bytes | None, list[int]]:
     found: dict[bytes | None, list[int]] = {}
-    for each in messages:
-        found.setdefault(each.key(), []).append(int(each.value()))
+    for message in messages:
+        found.setdefault(message.key(), []).append(int(message.value()))
     return found
 
 
 def kinds(answers: Sequence[BuswayError | None]) -> list[str]:
-    return [type(each).__name__ for each in answers]
+    return [type(answer).__name__ for answer in answers]
 
 
 def test_messages_arrive_once_in_the_order_of_their_keys(cluster: KafkaCluster, topic: str) -> None:
@@ -139,7 +139,7 @@ def test_no_message_overtakes_one_that_was_not_accepted(cluster: KafkaCluster, t
     accepted = [position for position, answer in enumerate(answers) if answer is None]
     assert accepted == list(range(len(accepted)))
     assert 0 < len(accepted) < 30
-    assert {type(each) for each in answers[len(accepted) :]} <= {TargetRefused, TargetUnavailable}
+    assert {type(answer) for answer in answers[len(accepted) :]} <= {TargetRefused, TargetUnavailable}
     assert len(read(cluster, topic)) == len(accepted)
 
 
@@ -162,7 +162,7 @@ def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(cluster: KafkaCluster
         while waiting:
             answers = await output.send(topic, waiting, timeout_seconds=SECONDS)
             seen.append(kinds(answers))
-            waiting = [each for each, answer in zip(waiting, answers, strict=True) if answer is not None]
+            waiting = [message for message, answer in zip(waiting, answers, strict=True) if answer is not None]
         await output.close()
         return seen
 
@@ -204,7 +204,7 @@ def test_calls_at_the_same_time_get_their_own_answers(cluster: KafkaCluster, top
     async def run() -> list[list[BuswayError | None]]:
         output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
         calls = [[outgoing(10 * call + number, f"c{call}") for number in range(10)] for call in range(5)]
-        answers = await asyncio.gather(*(output.send(topic, each, timeout_seconds=SECONDS) for each in calls))
+        answers = await asyncio.gather(*(output.send(topic, call, timeout_seconds=SECONDS) for call in calls))
         await output.close()
         return answers
 
@@ -263,6 +263,6 @@ def test_a_record_that_event_hubs_would_answer_by_closing_the_connection_is_reje
     # EH03: azure-event-hubs-for-kafka 255
     messages = [outgoing(1, "k"), outgoing(2, "large", b"x" * 1_046_528), outgoing(3, "k"), outgoing(4, "k")]
     [answers] = sent(cluster, topic, messages, is_event_hubs=True)
-    assert [None if each is None else type(each) for each in answers] == [None, MessageRejected, None, None]
+    assert [None if answer is None else type(answer) for answer in answers] == [None, MessageRejected, None, None]
     assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"

@@ -94,7 +94,7 @@ def test_a_key_that_this_app_has_not_seen_yet_is_asked_for_at_once(vault: Vault)
         clock.advance(SHORTEST_REFRESH_SECONDS)
         vault.requests.clear()
         results = await edited("decrypt", sealed, sealed)
-        return [each[0].body for each in results], list(vault.requests)
+        return [result[0].body for result in results], list(vault.requests)
 
     vault.set("orders", jwks(old))
     assert play(vault, scene) == ([b"order 1"] * 2, ["orders"])

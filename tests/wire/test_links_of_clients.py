@@ -80,7 +80,7 @@ def test_a_receiver_of_dead_letters_waits_for_a_session_that_was_released(is_rel
 
     async def receive(settings: dict[str, str]) -> None:
         async with Receiver(Place("n", "n", "N", "s"), settings, "a") as receiver:
-            assert [each.key for each in await receiver.receive(1, 5.0)] != []
+            assert [message.key for message in await receiver.receive(1, 5.0)] != []
 
     with RunningBroker([namespace]) as broker:
         text = broker.connection_string("n")
@@ -99,7 +99,7 @@ def test_what_was_delivered_destructively_and_not_read_is_gone(client: ServiceBu
     send(client, "q", "one", "two", "three")
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     with client.get_queue_receiver("q", receive_mode=mode, prefetch_count=3) as receiver:
-        assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["one"]
+        assert [str(message) for message in receiver.receive_messages(1, max_wait_time=5)] == ["one"]
     assert broker.counts("n")["q"].active == 0
 
 

@@ -129,7 +129,7 @@ def test_a_source_that_refuses_renewal_is_logged_once_and_the_batch_is_held_for_
     line.at(50, broker.faults("east").clear)
     line.run(line.is_drained)
     assert [type(error) for error in line.failures] == [TargetUnavailable]
-    warnings = [each.getMessage() for each in caplog.records if "cannot be renewed" in each.getMessage()]
+    warnings = [record.getMessage() for record in caplog.records if "cannot be renewed" in record.getMessage()]
     assert len(warnings) == 1
     assert "west/plain" in warnings[0]
     assert line.ids() == ["m-0", "m-1", "m-2"]

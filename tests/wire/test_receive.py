@@ -112,7 +112,7 @@ def test_every_event_is_printed_whatever_its_body(run: Run, broker: RunningBroke
 
 
 def test_properties_of_every_type_are_printed(run: Run, broker: RunningBroker) -> None:
-    named = {f"{kind}-{number}": each for kind, some in EXAMPLES.items() for number, each in enumerate(some)}
+    named = {f"{kind}-{number}": value for kind, some in EXAMPLES.items() for number, value in enumerate(some)}
     put(broker, "q1", content("types", named=named))
     listed, result = run("messages", "list", "west/q1", "--bodies"), run("receive", "west/q1")
     assert result.exit_code == 0, result.output
@@ -285,7 +285,7 @@ def test_what_is_sent_is_what_was_typed(run: Run, given: str, shown: str) -> Non
 )
 def test_what_cannot_be_sent_is_refused_in_one_line(run: Run, arguments: list[str], problem: str) -> None:
     result = run("send", *arguments)
-    lines = [each for each in result.stderr.splitlines() if "waits for its first answer" not in each]
+    lines = [splitline for splitline in result.stderr.splitlines() if "waits for its first answer" not in splitline]
     assert (result.exit_code, len(lines)) == (1, 1), result.output
     assert lines[0].startswith(problem)
     assert "Traceback" not in result.output
@@ -308,6 +308,6 @@ def test_a_key_beside_its_session_is_sent(run: Run) -> None:
 )
 def test_what_cannot_be_received_is_refused_in_one_line(run: Run, arguments: list[str], problem: str) -> None:
     result = run("receive", *arguments)
-    lines = [each for each in result.stderr.splitlines() if "waits for its first answer" not in each]
+    lines = [splitline for splitline in result.stderr.splitlines() if "waits for its first answer" not in splitline]
     assert (result.exit_code, len(lines)) == (1, 1), result.output
     assert f"{lines[0]}\n".startswith(problem)

@@ -95,10 +95,10 @@ async def stall(output: ServiceBusOutput, relay: Relay) -> None:
     assert loop.time() - started < 8
     # A new link is opened, and the old one is closed although it could not write to its end.
     assert await output.send("q", [message("next")], timeout_seconds=20) == [None]
-    pumps = [each for each in asyncio.all_tasks() if "SenderLink" in repr(each.get_coro())]
+    pumps = [task for task in asyncio.all_tasks() if "SenderLink" in repr(task.get_coro())]
     if pumps:
         await asyncio.wait(pumps, timeout=5)
-    assert all(each.done() for each in pumps)
+    assert all(pump.done() for pump in pumps)
 
 
 def test_a_target_that_stops_reading_is_given_up_at_the_deadline_and_nothing_is_left_running(

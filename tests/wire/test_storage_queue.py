@@ -25,7 +25,7 @@ __all__ = ["account", "service"]
 
 
 def texts(*contents: str, **times: int) -> list[Outgoing]:
-    return [Outgoing(each.encode(), None, None, None, None, **times) for each in contents]
+    return [Outgoing(content.encode(), None, None, None, None, **times) for content in contents]
 
 
 def sent(
@@ -103,7 +103,7 @@ def test_a_message_that_is_too_large_or_no_text_is_rejected_alone(account: str, 
     assert isinstance(large, MessageRejected)
     assert isinstance(no_text, MessageRejected)
     assert small is None
-    assert [each.content for each in service.get_queue_client("orders").receive_messages()] == ["small"]
+    assert [message.content for message in service.get_queue_client("orders").receive_messages()] == ["small"]
 
 
 def test_what_waits_is_counted_and_the_poison_queue_too(account: str, service: QueueServiceClient) -> None:
@@ -233,7 +233,7 @@ def test_after_a_refusal_nothing_more_of_the_call_is_sent() -> None:
         async with service.running() as output:
             return await output.send("orders", texts(*map(str, range(500))), timeout_seconds=SECONDS)
 
-    assert all(isinstance(each, TargetUnavailable) for each in asyncio.run(run()))
+    assert all(isinstance(error, TargetUnavailable) for error in asyncio.run(run()))
     assert service.texts == []
 
 

@@ -67,7 +67,7 @@ def test_a_replica_is_marked_from_the_first_message_on(pair: Pair) -> None:
     ):
         received = receiver.receive_messages(1000, max_wait_time=2)
     assert received
-    assert all((each.application_properties or {}).get(b"replication") == 1 for each in received)
+    assert all((message.application_properties or {}).get(b"replication") == 1 for message in received)
 
 
 def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair) -> None:

@@ -77,7 +77,7 @@ def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair
     assert "warning" not in checked.output
 
     [exported] = load_config([entities / "west.json"])
-    [shop] = [each for each in exported.queues if each.name == "shop"]
+    [shop] = [queue for queue in exported.queues if queue.name == "shop"]
     assert (shop.status, shop.enable_partitioning, shop.max_size) == ("SendDisabled", True, 2048)
     assert shop.forward_dead_lettered_messages_to == "orders-rejected"
     # The broker that runs the export exports the same.
@@ -141,8 +141,8 @@ def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_pa
         assert services[each]["volumes"] == [f"./{each}.json:/ServiceBus_Emulator/ConfigFiles/Config.json:ro"]
     repository = yaml.safe_load((ROOT / "infra/emulators/compose.yaml").read_text())["services"]
     images = {each["image"] for each in repository.values()}
-    assert {each["image"] for each in services.values()} <= images
-    assert not [each for each in images if each.endswith("latest")]
+    assert {service["image"] for service in services.values()} <= images
+    assert not [image for image in images if image.endswith("latest")]
 
 
 def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -
         assert result.exit_code == 0, result.output
         assert "west.json: 4 entities, beside those that it had\n" in result.stdout
         (read,) = load_config([tmp_path / "west.json"])
-        assert [each.name for each in read.queues] == ["mine", "orders-rejected"]
+        assert [queue.name for queue in read.queues] == ["mine", "orders-rejected"]
         (topic,) = read.topics
         assert (topic.name, topic.default_message_time_to_live) == ("ORDERS", timedelta(minutes=5))
-        names = [each.name for each in topic.subscriptions]
+        names = [subscription.name for subscription in topic.subscriptions]
         assert names[0] == "by-hand"
         assert len(names) == 3
         assert str(topic.subscriptions[-1].rules[0].filter) == "replication IS NULL"

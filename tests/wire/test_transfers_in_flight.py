@@ -96,7 +96,7 @@ def arrived(broker: RunningBroker, session_id: str | None = None) -> list[str]:
         ) as receiver,
     ):
         while len(bodies) < left and (messages := receiver.receive_messages(left, max_wait_time=0.5)):
-            bodies += [b"".join(each.body).decode() for each in messages]
+            bodies += [b"".join(message.body).decode() for message in messages]
     return [body for body in bodies if body != "first"]
 
 
@@ -177,7 +177,7 @@ def test_a_message_that_closes_the_link_is_found_and_the_others_are_sent(broker:
     async def use(send: Send) -> list[Answers]:
         answers: list[Answers] = await asyncio.gather(*map(send, batches))
         for _ in range(3):
-            again = [number for number, each in enumerate(answers) if any(map(_is_unavailable, each))]
+            again = [number for number, answer in enumerate(answers) if any(map(_is_unavailable, answer))]
             for number, each in zip(again, await asyncio.gather(*(send(batches[n]) for n in again)), strict=True):
                 answers[number] = each
         return answers
@@ -247,7 +247,7 @@ def test_a_message_larger_than_a_batch_is_sent_alone_and_unchanged(broker: Runni
     answers = run(broker, use)
     assert [type(answer) for answer in answers] == [type(None), type(None), MessageRejected, type(None)]
     assert f"expected at most {LARGE_BYTES}" in str(answers[2])
-    stored = broker.inspect("west", lambda west: [each.content.bare for each in west.store("s").peek(0)])
+    stored = broker.inspect("west", lambda west: [message.content.bare for message in west.store("s").peek(0)])
     sections = Message.received(large, SOMEWHERE).sections
     assert stored[1] == sections.properties + sections.application_properties + sections.body
     assert len(stored) == 3

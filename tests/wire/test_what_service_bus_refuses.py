@@ -93,7 +93,7 @@ def test_a_partitioned_queue_gets_all_messages_with_the_order_of_their_keys(
         "west",
         lambda west: [
             (message.content.session_id, message.content.message_id[2:].decode())
-            for message in sorted(west.store(queue).messages.values(), key=lambda each: each.sequence_number)
+            for message in sorted(west.store(queue).messages.values(), key=lambda message: message.sequence_number)
         ],
     )
     for key in {f"key-{number % keys}" for number in range(200)}:
@@ -198,7 +198,7 @@ def test_an_overload_that_follows_partial_success_rejects_nothing(broker: Runnin
             faults.clear()
             faults.add(overload(0.5))
             found.append(await output.send("q", waiting, timeout_seconds=_SECONDS))
-            waiting = [each for each, answer in zip(waiting, found[-1], strict=True) if answer is not None]
+            waiting = [message for message, answer in zip(waiting, found[-1], strict=True) if answer is not None]
             faults.clear()
             faults.add(overload(1.0))
             found += [await output.send("q", waiting, timeout_seconds=_SECONDS) for _ in range(20)]

@@ -200,7 +200,7 @@ class Atom:
         if name is None:
             _expect(request, "GET")
             subscriptions = sorted(self._namespace.topic(topic).subscriptions.values(), key=_path)
-            return self._feed(request, [self._subscribed(request, each) for each in subscriptions])
+            return self._feed(request, [self._subscribed(request, subscription) for subscription in subscriptions])
         match request.method:
             case "GET":
                 return self._entry(request, self._subscribed(request, self._namespace.subscription(topic, name)))
@@ -245,7 +245,7 @@ class Atom:
         book = subscription.rule_book
         if name is None:
             _expect(request, "GET")
-            found = [_ruled(subscription, each) for each in book.definitions]
+            found = [_ruled(subscription, definition) for definition in book.definitions]
             return self._feed(request, found, _MAX_RULES_PAGE)
         match request.method:
             case "GET":

@@ -93,7 +93,7 @@ def _read(description: Element, known: tuple[Field, ...], present: object) -> di
 
 def _values(description: Element, fields: tuple[Field, ...]) -> dict[str, object]:
     """Return the values in a description by attribute; Refusal(ARGUMENT_ERROR) for an unknown or invalid element."""
-    by_element = {each.element: each for each in fields}
+    by_element = {field.element: field for field in fields}
     found = {}
     for child in description.children:
         known = by_element.get(child.name)
@@ -142,7 +142,11 @@ def _max_message_size(namespace: Namespace, entity: Queue | Topic, version: str)
 
 
 def _filter_counts(topic: Topic) -> str:
-    rules = [each.rule for subscription in topic.subscriptions.values() for each in subscription.rule_book.definitions]
+    rules = [
+        definition.rule
+        for subscription in topic.subscriptions.values()
+        for definition in subscription.rule_book.definitions
+    ]
     correlations = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
     return text_tag("SqlFilterCount", str(len(rules) - correlations)) + text_tag(
         "CorrelationFilterCount", str(correlations)
@@ -178,13 +182,13 @@ def _describe(name: str, *parts: str) -> str:
 
 def _configured(config: object, known: Iterable[Field], host: str, max_message_size: int | None) -> str:
     parts = []
-    for each in known:
-        value = getattr(config, each.attribute)
-        if each is MAX_MESSAGE_SIZE:
+    for field in known:
+        value = getattr(config, field.attribute)
+        if field is MAX_MESSAGE_SIZE:
             value = max_message_size
-        written = each.write(value, host)
+        written = field.write(value, host)
         if written is not None:
-            parts.append(text_tag(each.element, written))
+            parts.append(text_tag(field.element, written))
     return "".join(parts)
 
 
@@ -222,14 +226,14 @@ def _count_details(counts: Counts) -> str:
 
 def _read_keys(description: Element) -> tuple[SharedAccessKey, ...]:
     rules = description.child("AuthorizationRules")
-    return () if rules is None else tuple(_read_key(each) for each in rules.children)
+    return () if rules is None else tuple(_read_key(element) for element in rules.children)
 
 
 def _read_key(rule: Element) -> SharedAccessKey:
     name, key = rule.child_text("KeyName"), rule.child_text("PrimaryKey")
     rights = rule.child("Rights")
-    names = [] if rights is None else [each.text for each in rights.children]
-    if not name or not key or not names or any(each not in Right for each in names):
+    names = [] if rights is None else [element.text for element in rights.children]
+    if not name or not key or not names or any(name not in Right for name in names):
         raise Refusal(
             errors.ARGUMENT_ERROR,
             f"an authorization rule needs KeyName, PrimaryKey and Rights, which are {', '.join(Right)}",
@@ -238,7 +242,7 @@ def _read_key(rule: Element) -> SharedAccessKey:
         name=name,
         key=key,
         secondary_key=rule.child_text("SecondaryKey"),
-        rights=frozenset(Right(each) for each in names),
+        rights=frozenset(Right(name) for name in names),
     )
 
 

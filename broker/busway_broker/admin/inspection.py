@@ -154,7 +154,7 @@ def _hub_config(body: dict[str, Any]) -> HubConfig:
     if retention is not None and not 1 <= retention <= _MAX_RETENTION_HOURS:
         raise Refusal(errors.ARGUMENT_ERROR, f"retention_hours is {retention}, expected 1 to {_MAX_RETENTION_HOURS}")
     groups = body.get("consumer_groups", [])
-    if not all(isinstance(each, str) for each in groups):
+    if not all(isinstance(group, str) for group in groups):
         raise Refusal(errors.ARGUMENT_ERROR, "consumer_groups: expected a list of names")
     return replace(
         default,
@@ -238,7 +238,7 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
 
 def describe(namespace: Namespace) -> Plain:
     """Return the entities of a namespace."""
-    counts = {path: asdict(each) for path, each in namespace.counts().items()}
+    counts = {path: asdict(count) for path, count in namespace.counts().items()}
     return {
         "name": namespace.name,
         "queues": {
@@ -250,12 +250,12 @@ def describe(namespace: Namespace) -> Plain:
                 "status": topic.config.status,
                 "size": topic.size,
                 "subscriptions": {
-                    each.name: {
-                        "status": each.config.status,
-                        "rules": [definition.rule.name for definition in each.rule_book.definitions],
-                        "counts": counts[each.path],
+                    subscription.name: {
+                        "status": subscription.config.status,
+                        "rules": [definition.rule.name for definition in subscription.rule_book.definitions],
+                        "counts": counts[subscription.path],
                     }
-                    for each in topic.subscriptions.values()
+                    for subscription in topic.subscriptions.values()
                 },
             }
             for topic in namespace.topics.values()
@@ -284,7 +284,7 @@ def messages(
     is_whole = path.strip("/").lower() == entity.path.lower()
     peek = entity.peek if isinstance(entity, Queue | Topic) and is_whole else namespace.store(path).peek
     found = itertools.islice(peek(_number("from", start)), _number("limit", limit))
-    return [message_of(each, has_body=has_body) for each in found]
+    return [message_of(message, has_body=has_body) for message in found]
 
 
 def events(namespace: Namespace, hub: str, partition: str, limit: str, *, start: str = "0") -> list[dict[str, object]]:

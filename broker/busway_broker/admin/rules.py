@@ -123,7 +123,7 @@ def _read_pairs(element: Element | None, name: str) -> dict[str, Value]:
 def _read_times(element: Element | None, name: str) -> dict[str, str]:
     """Return the text of each pair that is a date-time; `_read_pairs` has checked them."""
     pairs = None if element is None else element.child(name)
-    found = {} if pairs is None else {each.child_text("Key"): each.child("Value") for each in pairs.children}
+    found = {} if pairs is None else {element.child_text("Key"): element.child("Value") for element in pairs.children}
     return {key: value.text for key, value in found.items() if key and value is not None and value.type == "dateTime"}
 
 

@@ -36,7 +36,7 @@ class Element:
 
     def child(self, name: str) -> "Element | None":
         """Return the first child of this name, None if it does not exist or is marked as nil."""
-        found = next((each for each in self.children if each.name == name), None)
+        found = next((element for element in self.children if element.name == name), None)
         return None if found is None or found.attributes.get("nil") == "true" else found
 
     def child_text(self, name: str) -> str | None:

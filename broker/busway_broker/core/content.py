@@ -183,7 +183,7 @@ def _longer_life(properties: bytes) -> int | None:
     fields = [decode(each)[0] for each in fields_of(properties)[_EXPIRY : _CREATION + 1]]
     if len(fields) <= _CREATION - _EXPIRY:
         return None
-    expiry, creation = (each.payload for each in fields)
+    expiry, creation = (field.payload for field in fields)
     if not isinstance(expiry, int) or not isinstance(creation, int) or expiry - creation < MAX_TIME_TO_LIVE:
         return None
     return expiry - creation if expiry < _NEVER else None

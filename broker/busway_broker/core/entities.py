@@ -364,8 +364,10 @@ class Topic:
         self._clock = clock
         numbers = numbers_for(config)
         self.subscriptions = {
-            each.name.lower(): Subscription(config.name, each, clock, timers, forwarder, numbers=numbers.others())
-            for each in config.subscriptions
+            subscription.name.lower(): Subscription(
+                config.name, subscription, clock, timers, forwarder, numbers=numbers.others()
+            )
+            for subscription in config.subscriptions
         }
         self.incoming = IncomingMessages(
             config.name,

@@ -53,7 +53,7 @@ class EntityLinks:
     def count(self, path: str, use: Use) -> int:
         """Return how many links use an entity for this purpose; a topic's subscriptions are included."""
         at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
-        return sum(each is use for links in at for each in links.values())
+        return sum(link is use for links in at for link in links.values())
 
     def are_at(self, path: str) -> bool:
         """Return whether there is a link of the entity at *path*, a topic's subscriptions included."""

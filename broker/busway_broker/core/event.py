@@ -103,7 +103,7 @@ def _joined(own: bytes, senders: bytes) -> bytes:
     if not own:
         return senders
     maps = (decode(section, len(_DELIVERY) - 1)[0] for section in (own, senders))
-    return _DELIVERY[:-1] + encode(map_(pair for each in maps for pair in pairs_of(each)))
+    return _DELIVERY[:-1] + encode(map_(pair for value in maps for pair in pairs_of(value)))
 
 
 def read_partition_key(message: bytes) -> str | None:

@@ -178,7 +178,7 @@ class Partition:
                  disconnected.
         """
         readers = self._readers.setdefault(consumer_group, [])
-        highest = max((each.epoch for each in readers if each.epoch is not None), default=None)
+        highest = max((reader.epoch for reader in readers if reader.epoch is not None), default=None)
         if highest is not None and reader.epoch is None:
             raise Refusal(
                 errors.LINK_STOLEN,
@@ -195,7 +195,7 @@ class Partition:
             )
         if reader.epoch is None:
             if len(readers) >= MAX_READERS:
-                names = ", ".join(each.name for each in readers)
+                names = ", ".join(reader.name for reader in readers)
                 raise Refusal(
                     errors.RESOURCE_LIMIT_EXCEEDED,
                     "Exceeded the maximum number of allowed receivers per partition in a consumer group which is "

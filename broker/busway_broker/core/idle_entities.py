@@ -56,7 +56,7 @@ class IdleEntities:
         if is_waiting or self._uses.are_at(entity.path.lower()):
             return self._now
         children = entity.subscriptions.values() if isinstance(entity, Topic) else ()
-        return max(map(_latest, (entity.times, *(each.times for each in children))))
+        return max(map(_latest, (entity.times, *(subscription.times for subscription in children))))
 
 
 def _latest(times: Times) -> int:

@@ -74,9 +74,9 @@ class Namespace:
         self.created_at = milliseconds(clock)
         self.faults = Faults()
         self.region = 1 if config.geo_replicated else None
-        self.queues = {each.name.lower(): Queue(each, clock, self.timers, self) for each in config.queues}
-        self.topics = {each.name.lower(): Topic(each, clock, self.timers, self) for each in config.topics}
-        self.hubs = {each.name.lower(): Hub(each, clock) for each in config.hubs}
+        self.queues = {queue.name.lower(): Queue(queue, clock, self.timers, self) for queue in config.queues}
+        self.topics = {topic.name.lower(): Topic(topic, clock, self.timers, self) for topic in config.topics}
+        self.hubs = {hub.name.lower(): Hub(hub, clock) for hub in config.hubs}
         for hub in self.hubs.values():
             for partition in hub.partitions:
                 partition.recorder = recorder
@@ -105,7 +105,10 @@ class Namespace:
                 owners += [entity.incoming, *entity.backlog.stores]
             case Topic():
                 self.topics.pop(entity.path.lower(), None)
-                owners += [entity.incoming, *(s for each in entity.subscriptions.values() for s in each.backlog.stores)]
+                owners += [
+                    entity.incoming,
+                    *(s for subscription in entity.subscriptions.values() for s in subscription.backlog.stores),
+                ]
             case Subscription():
                 topic = self.topics.get(top_level(entity.path))
                 if topic is not None:
@@ -203,7 +206,7 @@ class Namespace:
         parts = path.split("/")
         prefixes = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
         entities = (self.queues, self.topics, self.hubs)
-        if not path.startswith("$") and path and not any(each in names for each in prefixes for names in entities):
+        if not path.startswith("$") and path and not any(prefix in names for prefix in prefixes for names in entities):
             self._found(None, path)
 
     def max_message_size(self, entity: Queue | Topic) -> int:

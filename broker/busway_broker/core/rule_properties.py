@@ -124,11 +124,11 @@ class RuleProperties:
         lower = name.lower()
         pairs: list[tuple[str, bytes, bytes]] = []
         is_set = False
-        for each in self._read_pairs():
-            if each[0] != lower:
-                pairs.append(each)
+        for pair in self._read_pairs():
+            if pair[0] != lower:
+                pairs.append(pair)
             elif not is_set:
-                pairs.append((lower, each[1], encode(value)))
+                pairs.append((lower, pair[1], encode(value)))
                 is_set = True
         if not is_set:
             pairs.append((lower, encode(string(name)), encode(value)))
@@ -137,7 +137,7 @@ class RuleProperties:
     def remove_user(self, name: str) -> None:
         """Remove the application properties of this name in any case."""
         pairs = self._read_pairs()
-        kept = [each for each in pairs if each[0] != name.lower()]
+        kept = [pair for pair in pairs if pair[0] != name.lower()]
         if len(kept) < len(pairs):
             self._write_pairs(kept)
 

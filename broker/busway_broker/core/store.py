@@ -356,8 +356,12 @@ class MessageStore:
 
     def delete(self, count: int, *, before: int) -> int:
         """Delete up to *count* messages enqueued *before* a time, the oldest first, none that is locked or deferred."""
-        found = (each for each in self.messages.values() if each.state is State.ACTIVE and each.lock_token is None)
-        chosen = list(itertools.islice((each for each in found if each.enqueued_time < before), count))
+        found = (
+            message
+            for message in self.messages.values()
+            if message.state is State.ACTIVE and message.lock_token is None
+        )
+        chosen = list(itertools.islice((message for message in found if message.enqueued_time < before), count))
         for message in chosen:
             self._forget(message)
         return len(chosen)

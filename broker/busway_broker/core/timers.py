@@ -107,7 +107,7 @@ class Deadlines:
             heapq.heappush(self._others, (at, sequence_number))
         if len(self._in_order) + len(self._others) > 2 * len(self._messages) + _DROPPED_AT_LEAST:
             self._in_order = deque(number for number in self._in_order if number in self._messages)
-            self._others = [each for each in self._others if each[1] in self._messages]
+            self._others = [other for other in self._others if other[1] in self._messages]
             heapq.heapify(self._others)
         return not is_late
 

@@ -157,15 +157,24 @@ class Transactions:
 
     def end_all(self, controller: object) -> None:
         """Roll back the open transactions that *controller* has declared."""
-        self._open = {key: each for key, each in self._open.items() if each.controller is not controller}
+        self._open = {
+            key: transaction for key, transaction in self._open.items() if transaction.controller is not controller
+        }
 
     def advance(self, now: int) -> None:
         """Roll back the transactions whose time is over."""
-        self._open = {key: each for key, each in self._open.items() if each.deadline is None or each.deadline > now}
+        self._open = {
+            key: transaction
+            for key, transaction in self._open.items()
+            if transaction.deadline is None or transaction.deadline > now
+        }
 
     def next_deadline(self) -> int | None:
         """Return when the next transaction times out."""
-        return min((each.deadline for each in self._open.values() if each.deadline is not None), default=None)
+        return min(
+            (transaction.deadline for transaction in self._open.values() if transaction.deadline is not None),
+            default=None,
+        )
 
 
 class TransactionScope:

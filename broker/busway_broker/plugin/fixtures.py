@@ -113,33 +113,33 @@ class BrokerFaults:
         takes_effect, condition, description.
         """
         fault = Fault.read({"effect": effect, "entity": entity, **options})
-        for each in self._namespaces:
-            each.add(fault)
+        for namespace in self._namespaces:
+            namespace.add(fault)
 
     def clear(self) -> None:
         """Remove all faults."""
-        for each in self._namespaces:
-            each.clear()
+        for namespace in self._namespaces:
+            namespace.clear()
 
     def cut_connections(self) -> None:
         """Break all connections now, as a network failure would; new ones are accepted."""
-        for each in self._namespaces:
-            each.cut_connections()
+        for namespace in self._namespaces:
+            namespace.cut_connections()
 
     def upgrade(self) -> None:
         """End the locks on sessions, and then all connections, as an upgrade of the service does."""
-        for each in self._namespaces:
-            each.upgrade()
+        for namespace in self._namespaces:
+            namespace.upgrade()
 
     def go_down(self) -> None:
         """Break all connections and accept no new ones; messages, locks and timers continue."""
-        for each in self._namespaces:
-            each.go_down()
+        for namespace in self._namespaces:
+            namespace.go_down()
 
     def come_up(self) -> None:
         """Accept connections again, on the same ports."""
-        for each in self._namespaces:
-            each.come_up()
+        for namespace in self._namespaces:
+            namespace.come_up()
 
     def expire_locks(self, path: str) -> None:
         """End all locks on a queue, a subscription or one of their dead-letter queues now."""

@@ -53,8 +53,8 @@ def namespaces_of(marks: Iterable[pytest.Mark], folder: Path) -> list[NamespaceC
             queues += namespace.queues
             topics += namespace.topics
             hubs += namespace.hubs
-    _check_names([*(each.name for each in queues), *(each.name for each in topics)])
-    _check_names([each.name for each in hubs])
+    _check_names([*(queue.name for queue in queues), *(each.name for each in topics)])
+    _check_names([hub.name for hub in hubs])
     service_bus = NamespaceConfig(name=SERVICE_BUS, queues=tuple(queues), topics=tuple(topics), links=links)
     event_hubs = NamespaceConfig(name=EVENT_HUBS, hubs=tuple(hubs), links=links)
     if not queues and not topics:
@@ -108,7 +108,10 @@ def topic(name: str, subscriptions: Iterable[str | SubscriptionConfig]) -> Topic
         raise pytest.UsageError(f"busway: topic {name}: got {subscriptions!r}, expected a list of subscriptions")
     return TopicConfig(
         name=name,
-        subscriptions=tuple(SubscriptionConfig(name=each) if isinstance(each, str) else each for each in subscriptions),
+        subscriptions=tuple(
+            SubscriptionConfig(name=subscription) if isinstance(subscription, str) else subscription
+            for subscription in subscriptions
+        ),
     )
 
 

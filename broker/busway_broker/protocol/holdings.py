@@ -35,7 +35,7 @@ class TotalHoldings:
         else:
             self._holders.discard(holder)
         while size > 0 and self.size > self._limit and self._holders:
-            largest = max(self._holders, key=lambda each: (not each.is_trusted, each.size))
+            largest = max(self._holders, key=lambda holder: (not holder.is_trusted, holder.size))
             largest.give_up(f"all connections together hold {self.size} bytes, expected at most {self._limit}")
 
 

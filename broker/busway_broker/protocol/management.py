@@ -298,8 +298,10 @@ class Management:
         incoming, numbers = self._publishable.incoming, arguments.numbers("sequence-numbers")
         self._do(
             *(
-                Work(partial(incoming.check_scheduled, each), partial(incoming.cancel, [each]), ("scheduled", each))
-                for each in numbers
+                Work(
+                    partial(incoming.check_scheduled, number), partial(incoming.cancel, [number]), ("scheduled", number)
+                )
+                for number in numbers
             )
         )
         return ok()
@@ -364,7 +366,7 @@ class Management:
         definitions = self._subscription.rule_book.definitions[skip : skip + top]
         if not definitions:
             return Response(204, "No rules")
-        described = [_map({"rule-description": rule_descriptions.describe(each)}) for each in definitions]
+        described = [_map({"rule-description": rule_descriptions.describe(definition)}) for definition in definitions]
         return ok(_map({"rules": list_(described)}))
 
     @property

@@ -134,7 +134,7 @@ class Changes:
         self._removed = _without(place, self._removed)
         self._message_ids = _without(place, self._message_ids)
         self._sessions = _without(place, self._sessions)
-        self._events = [each for each in self._events if each[0] != place]
+        self._events = [event for event in self._events if event[0] != place]
         self._last_numbers.pop(place, None)
         self._dropped.pop(place, None)
 
@@ -167,7 +167,7 @@ class Changes:
         if self._updated:
             to.executemany(
                 "UPDATE messages SET delivery_count = ?, state = ? WHERE place = ? AND number = ?",
-                [(each.delivery_count, each.state, *key) for key, each in self._updated.items()],
+                [(message.delivery_count, message.state, *key) for key, message in self._updated.items()],
             )
         if self._last_numbers:
             to.executemany(
@@ -184,7 +184,8 @@ class Changes:
             to.executemany("DELETE FROM events WHERE place = ? AND number < ?", list(self._dropped.items()))
         if self._entities:
             to.executemany(
-                "REPLACE INTO entities VALUES (?, ?)", [(key, json.dumps(each)) for key, each in self._entities.items()]
+                "REPLACE INTO entities VALUES (?, ?)",
+                [(key, json.dumps(entity)) for key, entity in self._entities.items()],
             )
         self._start()
 

@@ -52,7 +52,7 @@ class Settled:
 def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
     """Return the configuration that results from the *config* in the files and the entities in *records*."""
     declared = dict(_declared(config))
-    digests = {key: _digest(each) for key, each in declared.items()}
+    digests = {key: _digest(config) for key, config in declared.items()}
     kept: dict[str, Config] = {}
     for key, each in declared.items():
         record = records.get(key)
@@ -103,18 +103,18 @@ def _declared(config: NamespaceConfig) -> Iterator[tuple[str, Config]]:
 
 def _with_entities(config: NamespaceConfig, entities: Mapping[str, Config]) -> NamespaceConfig:
     subscriptions: dict[str, list[SubscriptionConfig]] = {}
-    for key, each in entities.items():
-        if isinstance(each, SubscriptionConfig):
-            subscriptions.setdefault(key.partition(_SUBSCRIPTIONS)[0], []).append(each)
+    for key, entity in entities.items():
+        if isinstance(entity, SubscriptionConfig):
+            subscriptions.setdefault(key.partition(_SUBSCRIPTIONS)[0], []).append(entity)
     return replace(
         config,
-        queues=tuple(each for each in entities.values() if isinstance(each, QueueConfig)),
+        queues=tuple(entity for entity in entities.values() if isinstance(entity, QueueConfig)),
         topics=tuple(
-            replace(each, subscriptions=tuple(subscriptions.get(key, ())))
-            for key, each in entities.items()
-            if isinstance(each, TopicConfig)
+            replace(entity, subscriptions=tuple(subscriptions.get(key, ())))
+            for key, entity in entities.items()
+            if isinstance(entity, TopicConfig)
         ),
-        hubs=tuple(each for each in entities.values() if isinstance(each, HubConfig)),
+        hubs=tuple(entity for entity in entities.values() if isinstance(entity, HubConfig)),
     )
 
 
@@ -164,7 +164,7 @@ def record_of(entity: Kept, declared: str | None) -> Record:
             record["created_at"] = entity.created_at
         case Subscription():
             config = replace(entity.config, rules=())
-            record["rules"] = [plain_definition(each) for each in entity.rule_book.definitions]
+            record["rules"] = [plain_definition(definition) for definition in entity.rule_book.definitions]
             record["times"] = plain(entity.times)
         case Topic():
             config = replace(entity.config, subscriptions=())

@@ -54,7 +54,7 @@ def _read(kind: Any, data: Any) -> Any:  # noqa: ANN401 - types known at run tim
     arguments = get_args(kind)
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
-        [kind] = [each for each in arguments if each is not type(None)]
+        [kind] = [argument for argument in arguments if argument is not type(None)]
         return None if data is None else _read(kind, data)
     if origin in (tuple, frozenset):
         return origin(_read(arguments[0], item) for item in data)

@@ -102,7 +102,7 @@ def publish(storage: NamespaceStorage, *message_ids: str, queue: str = "plain") 
 
 
 def ids_in(storage: NamespaceStorage, path: str = "plain") -> list[str]:
-    return [each.content.message_id[2:].decode() for each in storage.namespace.store(path).messages.values()]
+    return [message.content.message_id[2:].decode() for message in storage.namespace.store(path).messages.values()]
 
 
 class Taker:
@@ -156,8 +156,10 @@ def _fields(stored: StoredMessage) -> tuple[object, ...]:
 def picture(namespace: Namespace) -> dict[str, object]:
     """Return everything that must survive the process, as values that can be compared."""
     now = milliseconds(namespace.clock)
-    stores = [each.backlog for each in namespace.queues.values()]
-    stores += [each.backlog for topic in namespace.topics.values() for each in topic.subscriptions.values()]
+    stores = [queue.backlog for queue in namespace.queues.values()]
+    stores += [
+        subscription.backlog for topic in namespace.topics.values() for subscription in topic.subscriptions.values()
+    ]
     inboxes: list[Queue | Topic] = [*namespace.queues.values(), *namespace.topics.values()]
     return {
         "messages": {
@@ -172,14 +174,14 @@ def picture(namespace: Namespace) -> dict[str, object]:
             if isinstance(store, SessionStore)
         },
         "inboxes": {
-            each.path: (
-                [_fields(one) for one in each.incoming.peek(0)],
+            inbox.path: (
+                [_fields(one) for one in inbox.incoming.peek(0)],
                 # Ids that have left the window are forgotten later.
-                [(one, at) for one, at in each.incoming.history.items() if at > now - WINDOW],
+                [(one, at) for one, at in inbox.incoming.history.items() if at > now - WINDOW],
             )
-            for each in inboxes
+            for inbox in inboxes
         },
-        "topics": {each.path: [*each.incoming.numbers.last] for each in namespace.topics.values()},
+        "topics": {topic.path: [*topic.incoming.numbers.last] for topic in namespace.topics.values()},
         "partitions": {
             partition.path: (
                 partition.begin_sequence_number,
@@ -259,7 +261,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
         case "rule":
             book = namespace.subscription("topic", "all").rule_book
             rule = Rule(f"r-{argument}", CorrelationFilter(subject="x", properties={"n": long(argument)}))
-            if all(each.rule.name != rule.name for each in book.definitions):
+            if all(definition.rule.name != rule.name for definition in book.definitions):
                 book.add(RuleDefinition.of(rule, 0))
             else:
                 book.remove(rule.name)

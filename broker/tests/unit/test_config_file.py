@@ -226,7 +226,7 @@ def test_forwarding_to_what_is_not_declared_is_refused_unless_clients_create_it(
     file = write({"UserConfig": {"Namespaces": [namespace]}})
     with pytest.raises(ConfigError) as error:
         load_config([file])
-    assert [each.problem.partition(",")[0] for each in error.value.problems] == [
+    assert [problem.problem.partition(",")[0] for problem in error.value.problems] == [
         "forwards to nowhere",
         "forwards to dead",
     ]

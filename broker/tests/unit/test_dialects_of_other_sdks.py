@@ -106,6 +106,6 @@ def test_a_hub_that_is_deleted_ends_its_links_and_a_new_one_starts_again() -> No
     with pytest.raises(Refusal):
         administration.delete_hub("h")
     administration.create_hub(HubConfig(name="h", partition_count=2))
-    assert [each.next_sequence_number for each in peer.namespace.hub("h").partitions] == [0, 0]
+    assert [partition.next_sequence_number for partition in peer.namespace.hub("h").partitions] == [0, 0]
     with pytest.raises(Refusal):
         administration.create_hub(HubConfig(name="h"))

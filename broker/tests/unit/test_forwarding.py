@@ -40,7 +40,7 @@ def names(found: Namespace, path: str) -> list[str]:
 
 def reasons(found: Namespace, path: str) -> set[object]:
     letters = [_message(each).application_property("DeadLetterReason") for each in found.store(path).peek(0)]
-    return {None if each is None else each.payload for each in letters}
+    return {None if letter is None else letter.payload for letter in letters}
 
 
 def _message(stored: StoredMessage) -> Message:

@@ -41,4 +41,4 @@ def test_a_namespace_without_declared_entities_creates_them() -> None:
     marks = [mark(queues=["q"]), mark(topics={"t": ["s"]})]
     service_bus, event_hubs = namespaces_of(marks, Path())
     assert (service_bus.on_demand, event_hubs.on_demand) == (None, OnDemand.HUBS)
-    assert [each.name for each in service_bus.queues] == ["q"]
+    assert [queue.name for queue in service_bus.queues] == ["q"]

@@ -89,10 +89,10 @@ def test_a_session_is_in_one_partition_and_in_order(namespace: Namespace) -> Non
 def test_messages_are_received_in_order_within_a_partition_and_not_across(namespace: Namespace) -> None:
     for number in range(40):
         send(namespace, "parts", str(number), f"key-{number % 5}")
-    order = {each.lock_token: int(identity(each)) for each in namespace.store("parts").messages.values()}
+    order = {message.lock_token: int(identity(message)) for message in namespace.store("parts").messages.values()}
     assert set(order) == {None}
     tokens = take_all(namespace, "parts")
-    order = {each.lock_token: int(identity(each)) for each in namespace.store("parts").messages.values()}
+    order = {message.lock_token: int(identity(message)) for message in namespace.store("parts").messages.values()}
     taken = [order[token] for token in tokens]
     assert sorted(taken) == [*range(40)] != taken
     for key in range(5):
@@ -109,7 +109,7 @@ def test_no_partition_waits_for_others_that_are_never_empty(namespace: Namespace
         for token in rest:
             store.release(token)
         send(namespace, "parts", str(number), "busy")
-    assert not {str(number) for number in range(16)} & {identity(each) for each in store.messages.values()}
+    assert not {str(number) for number in range(16)} & {identity(message) for message in store.messages.values()}
 
 
 def test_a_dead_letter_and_a_copy_stay_in_the_partition(namespace: Namespace) -> None:
@@ -159,8 +159,8 @@ def test_a_released_message_goes_behind_those_of_its_partition() -> None:
     send(namespace, "parts", "second", "key")
     namespace.store("parts").release(token)
     tokens = take_all(namespace, "parts")
-    found = {each.lock_token: identity(each) for each in namespace.store("parts").messages.values()}
-    assert [found[each] for each in tokens] == ["second", "first"]
+    found = {message.lock_token: identity(message) for message in namespace.store("parts").messages.values()}
+    assert [found[token] for token in tokens] == ["second", "first"]
 
 
 def test_a_message_that_is_delivered_late_has_the_lock_of_its_group() -> None:
@@ -171,11 +171,11 @@ def test_a_message_that_is_delivered_late_has_the_lock_of_its_group() -> None:
     for number in range(4):
         send(namespace, "parts", str(number), "key")
         take_all(namespace, "parts")
-        ends += [each.locked_until for each in namespace.store("parts").messages.values()][-1:]
+        ends += [message.locked_until for message in namespace.store("parts").messages.values()][-1:]
         clock.advance(25)  # of a lock of 60 s
     assert [end - ends[0] for end in ends] == [0, 0, 0, 75_000]
     namespace.advance()
-    found = {identity(each): each.delivery_count for each in namespace.store("parts").messages.values()}
+    found = {identity(message): message.delivery_count for message in namespace.store("parts").messages.values()}
     assert found == {"0": 1, "1": 1, "2": 1, "3": 0}
 
 

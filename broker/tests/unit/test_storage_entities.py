@@ -67,7 +67,7 @@ def test_a_changed_description_in_the_files_takes_effect_and_messages_stay(folde
     Administration(storage.namespace).delete("unique")
     storage.commit()
     changed = [
-        replace(each, max_delivery_count=9) if each.name in {"Plain", "unique"} else each for each in CONFIG.queues
+        replace(queue, max_delivery_count=9) if queue.name in {"Plain", "unique"} else queue for queue in CONFIG.queues
     ]
     kept = folder.reopen(replace(CONFIG, queues=(*changed, QueueConfig(name="more"))))
     assert kept.namespace.queue("plain").config.max_delivery_count == 9

@@ -41,4 +41,4 @@ def test_messages_are_due_by_deadline_whatever_the_order_of_their_times_to_live(
             assert deadlines.pop_due(now) == due
             for each in due:
                 del messages[each]
-        assert deadlines.next() == min((each.expires_at for each in messages.values()), default=None)
+        assert deadlines.next() == min((message.expires_at for message in messages.values()), default=None)

@@ -155,6 +155,6 @@ def test_bodies_like_pages_and_frames_are_kept_as_they_are(
 ) -> None:
     for _ in range(2):
         assert picture(folder.reopen().namespace) == acknowledged.states[-1][1]
-    bodies = [each.content.bare for each in folder.reopen().namespace.store("plain").messages.values()]
-    assert any(first_page_of_a_database() in each for each in bodies)
-    assert any(leaf_page() in each for each in bodies)
+    bodies = [message.content.bare for message in folder.reopen().namespace.store("plain").messages.values()]
+    assert any(first_page_of_a_database() in body for body in bodies)
+    assert any(leaf_page() in body for body in bodies)

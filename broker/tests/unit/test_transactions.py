@@ -90,7 +90,7 @@ def test_a_message_is_settled_with_the_commit(
     assert message.lock_token is not None
     peer.discharge(transaction)
     assert [texts(namespace, each) for each in ("source", "source/$deadletterqueue")] == left
-    assert not any(each.lock_token for each in namespace.store("source").messages.values())
+    assert not any(message.lock_token for message in namespace.store("source").messages.values())
 
 
 def test_a_message_can_be_settled_again_on_its_link_after_a_rollback(namespace: Namespace, peer: Controller) -> None:

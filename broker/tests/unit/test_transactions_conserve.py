@@ -45,7 +45,9 @@ class Client:
 
     def hear(self, heard: list[Any]) -> None:
         payloads = [payload for _, code, _, payload in heard if code == 0x14]
-        self.received += zip(deliveries(heard), [each.rpartition(b"\xa0")[2][1:] for each in payloads], strict=True)
+        self.received += zip(
+            deliveries(heard), [payload.rpartition(b"\xa0")[2][1:] for payload in payloads], strict=True
+        )
         self.count += len(payloads)
 
     def move(self, index: int) -> None:

@@ -173,8 +173,8 @@ class _Drill:
         for site in (PRIMARY, SECONDARY):
             if site in self._sites.children:
                 found += [
-                    EntityContents(f"{site}/{each.entity}", each.messages, each.local)
-                    for each in await self._look(site)
+                    EntityContents(f"{site}/{entity.entity}", entity.messages, entity.local)
+                    for entity in await self._look(site)
                 ]
         return tuple(found)
 

@@ -48,9 +48,9 @@ class Observations:
     def first_delivered(self, site: str, sessions: Sequence[str], after: float) -> float | None:
         """Return when the last of the consumers received its first message from *site* after a second."""
         firsts: dict[str, float] = {}
-        for each in self.deliveries:
-            if each.site == site and each.second >= after:
-                firsts.setdefault(each.session, each.second)
+        for delivery in self.deliveries:
+            if delivery.site == site and delivery.second >= after:
+                firsts.setdefault(delivery.session, delivery.second)
         return max(firsts.values()) if firsts.keys() >= set(sessions) else None
 
 
@@ -72,12 +72,12 @@ def tally(observations: Observations) -> Tally:
     highest: dict[str, int] = {}
     duplicates: dict[str, int] = {}
     order_breaks = 0
-    for each in observations.deliveries:
-        if each.number in seen:
-            duplicates[each.site] = duplicates.get(each.site, 0) + 1
+    for delivery in observations.deliveries:
+        if delivery.number in seen:
+            duplicates[delivery.site] = duplicates.get(delivery.site, 0) + 1
             continue
-        seen.add(each.number)
-        order_breaks += each.number < highest.get(each.session, -1)
-        highest[each.session] = max(highest.get(each.session, -1), each.number)
+        seen.add(delivery.number)
+        order_breaks += delivery.number < highest.get(delivery.session, -1)
+        highest[delivery.session] = max(highest.get(delivery.session, -1), delivery.number)
     lost = sorted(observations.accepted.keys() - seen)
     return Tally(len(observations.accepted), len(seen), lost, duplicates, order_breaks)

@@ -74,7 +74,7 @@ def _plain(result: Result, lines: list[Line], *, are_met: bool) -> dict[str, obj
         "objectives": {line.name: line.objective for line in lines if line.objective is not None},
         "duplicates_by_site": dict(result.tally.duplicates),
         "lost_numbers": list(result.tally.lost),
-        "left": {each.entity: each.messages for each in result.left},
+        "left": {entity.entity: entity.messages for entity in result.left},
     }
 
 
@@ -88,7 +88,7 @@ def _print(result: Result, lines: list[Line], *, are_met: bool) -> None:
     by_site = ", ".join(f"{count} from {site}" for site, count in sorted(result.tally.duplicates.items()))
     if by_site:
         typer.echo(f"Duplicates, recognized by their ids and skipped: {by_site}.")
-    left = ", ".join(f"{each.messages} in {each.entity}" for each in result.left if each.messages)
+    left = ", ".join(f"{entity.messages} in {entity.entity}" for entity in result.left if entity.messages)
     if left:
         typer.echo(f"Not received: {left}.")
     typer.echo("All objectives are met." if are_met else "NOT all objectives are met.")

@@ -64,9 +64,9 @@ class DurableSender:
         if timeout is not None and timeout <= 0:
             raise invalid_timeout(timeout)
         prepared = with_ids(messages, key, self._session_of)
-        lanes = {each.lane for each in prepared if each.lane is not None}
+        lanes = {message.lane for message in prepared if message.lane is not None}
         behind = (await in_thread(self._outbox.lanes, lanes)) if len(self._outbox) else frozenset()
-        direct = [each for each in prepared if each.lane not in behind]
+        direct = [message for message in prepared if message.lane not in behind]
         outcome, failed = Outcome({}), None
         if direct:
             try:
@@ -75,8 +75,8 @@ class DurableSender:
                 outcome, failed = error.outcome, error
         # Unsent messages are always the last ones of a send.
         taken = len(direct) - (0 if failed is None else len(failed.unsent))
-        sent = {id(each) for each in direct[:taken]}
-        rest = [each for each in prepared if id(each) not in sent]
+        sent = {id(message) for message in direct[:taken]}
+        rest = [message for message in prepared if id(message) not in sent]
         unsent = ids_of(rest)
         if failed is not None and not is_outage(failed):
             if len(rest) == len(failed.unsent):

@@ -47,7 +47,7 @@ def joined(first: Delivery, second: Delivery) -> Delivery:
 
 def ids_of(messages: Sequence[OutgoingMessage]) -> tuple[str, ...]:
     """Return the ids of messages."""
-    return tuple([each.message_id for each in messages])
+    return tuple([message.message_id for message in messages])
 
 
 def deadline_of(timeout: float | None, began: float | None = None) -> float:

@@ -118,12 +118,12 @@ def describe(error: BaseException) -> str:
 def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
     """Return the error of a send, caused by the errors of the namespaces; WrongUse if they all raised WrongUse."""
     wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
-    if len(wrong) == len(outcome.deliveries) and not any(each.accepted for each in outcome.deliveries.values()):
+    if len(wrong) == len(outcome.deliveries) and not any(delivery.accepted for delivery in outcome.deliveries.values()):
         return wrong[0]
     seen = "; ".join(
-        f"{name} accepted {len(each.accepted)} of {len(each.accepted) + len(each.failed)}"
-        + ("" if each.error is None else f", {describe(each.error)}")
-        for name, each in outcome.deliveries.items()
+        f"{name} accepted {len(delivery.accepted)} of {len(delivery.accepted) + len(delivery.failed)}"
+        + ("" if delivery.error is None else f", {describe(delivery.error)}")
+        for name, delivery in outcome.deliveries.items()
     )
     failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
     errors = [*outcome.errors.values()]

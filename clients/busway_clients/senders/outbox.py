@@ -137,7 +137,7 @@ class Outbox:
         Raises OutboxFull; WrongUse for a message that the SDK cannot encode, which would otherwise fail only when sent.
         """
         now = datetime.now(UTC).isoformat()
-        rows = [(each.message_id, each.lane, _content(each), now) for each in messages]
+        rows = [(message.message_id, message.lane, _content(message), now) for message in messages]
         added = sum(len(row[2]) for row in rows)
         with self._counting:
             if self._messages + len(rows) > self._max_messages or self._bytes + added > self._max_bytes:

@@ -25,13 +25,13 @@ class Outcome(NamedTuple):
     @property
     def errors(self) -> dict[str, Exception]:
         """Return the errors by namespace: the SDK's own, or Unencodable and WrongUse."""
-        return {name: each.error for name, each in self.deliveries.items() if each.error is not None}
+        return {name: delivery.error for name, delivery in self.deliveries.items() if delivery.error is not None}
 
     @property
     def accepted_by(self) -> tuple[str, ...]:
         """Return the namespaces that accepted all messages; empty if two namespaces shared a passive send."""
-        count = max((len(each.accepted) + len(each.failed) for each in self.deliveries.values()), default=0)
-        return tuple(name for name, each in self.deliveries.items() if len(each.accepted) == count)
+        count = max((len(delivery.accepted) + len(delivery.failed) for delivery in self.deliveries.values()), default=0)
+        return tuple(name for name, delivery in self.deliveries.items() if len(delivery.accepted) == count)
 
     @property
     def missing_in(self) -> tuple[str, ...]:
@@ -42,9 +42,9 @@ class Outcome(NamedTuple):
     def accepted_nowhere(self) -> tuple[str, ...]:
         """Return the ids of the messages that no namespace accepted, one for each message, in their order."""
         # By position, since an id may occur twice: a namespace always lacks the last messages.
-        return min((each.failed for each in self.deliveries.values()), key=len, default=())
+        return min((delivery.failed for delivery in self.deliveries.values()), key=len, default=())
 
     @property
     def missing_somewhere(self) -> tuple[str, ...]:
         """Return the ids of the messages that not every namespace accepted, one for each message, in their order."""
-        return max((each.failed for each in self.deliveries.values()), key=len, default=())
+        return max((delivery.failed for delivery in self.deliveries.values()), key=len, default=())

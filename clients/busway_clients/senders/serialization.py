@@ -82,9 +82,9 @@ def _from_json(value: Any) -> Any:  # noqa: ANN401 - any AMQP value
         case {"d": str(text)}:
             return datetime.fromisoformat(text)
         case {"t": list(values)}:
-            return tuple(_from_json(each) for each in values)
+            return tuple(_from_json(value) for value in values)
         case {"m": list(pairs)}:
             return {_from_json(key): _from_json(each) for key, each in pairs}
         case list(values):
-            return [_from_json(each) for each in values]
+            return [_from_json(value) for value in values]
     return value

@@ -60,7 +60,7 @@ class Lease:
         }
         if self.through is not None:
             written["Through"] = str(self.through)
-        elif self.finished is not None and not self.is_held and all(each.state.is_final for each in self._entries()):
+        elif self.finished is not None and not self.is_held and all(entry.state.is_final for entry in self._entries()):
             # Without numbers, the row can be deleted together with the session's messages.
             written["Finished"] = self.finished
         return written
@@ -81,7 +81,7 @@ class Lease:
         if len(final) < max_final and self.fits():
             return self, []
         # Final entries do not change, so their rows are written only once.
-        kept = replace(self, recent={name: each for name, each in self.recent.items() if not each.state.is_final})
+        kept = replace(self, recent={name: entry for name, entry in self.recent.items() if not entry.state.is_final})
         return (kept, final) if kept.fits() else self.split(max_final, keeps_none=True)
 
     def fits(self) -> bool:

@@ -242,8 +242,13 @@ def joined(marks: Collection[Mark]) -> Mark:
 def mark_row(mark: Mark) -> Write:
     """Return a mark as the row of its partition; it must not have been written by another since it was read."""
     positions = {
-        view: {"number": each.number, "enqueued": each.enqueued, "ids": each.ids, "since": each.complete_since}
-        for view, each in mark.positions.items()
+        view: {
+            "number": position.number,
+            "enqueued": position.enqueued,
+            "ids": position.ids,
+            "since": position.complete_since,
+        }
+        for view, position in mark.positions.items()
     }
     properties: dict[str, str | int] = {"Open": 0, "Schema": SCHEMA, "Views": json.dumps(sorted(positions))}
     for number, view in enumerate(sorted(positions)):

@@ -74,8 +74,8 @@ class Translation:
         name, time = id_of(seen.message_id) + content, seen.enqueued
         return any(
             known.startswith(name) and abs(at - time) <= self.allowance_seconds
-            for each in positions
-            for known, at in each.ids
+            for position in positions
+            for known, at in position.ids
         )
 
     def _by_time(self, seen: Seen, enqueued: float, views: list[tuple[str, Mapping[str, Position]]]) -> Place:

@@ -45,8 +45,8 @@ def tell() -> None:
     moved = [shipment for shipment, where in sites.items() if where[0] == "west" and where[-1] == "east"]
     print(f"statuses applied: {len(applied)}, of {len(numbers)} shipments with {highest} each")
     print(f"applied twice: {sum(count > 1 for count in times.values())}")
-    print(f"missing: {sum(len(set(expected) - set(each)) for each in numbers.values())}")
-    print(f"shipments out of order: {sum(each != sorted(each) for each in numbers.values())}")
+    print(f"missing: {sum(len(set(expected) - set(number)) for number in numbers.values())}")
+    print(f"shipments out of order: {sum(number != sorted(number) for number in numbers.values())}")
     print(f"applied in west: {sum(each.site == 'west' for each in applied)}, in east: ", end="")
     print(sum(each.site == "east" for each in applied))
     print(f"begun in west and finished in east: {len(moved)} shipments")

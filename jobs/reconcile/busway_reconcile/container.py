@@ -134,7 +134,7 @@ class Results:
             for top in ("compacted/", "manifests/", "runs/"):
                 listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
                 names = [str(blob.name) for blob in listed if not _is_folder(blob)]
-                found = {each.removeprefix(self._prefix) for each in names}
+                found = {name.removeprefix(self._prefix) for name in names}
                 for name in found:
                     run, _, rest = name.removeprefix(top).partition("/")
                     is_torn = top == "runs/" and f"{top}{run}/{SUMMARY}" not in found

@@ -53,23 +53,23 @@ def _run(options: argparse.Namespace) -> None:
     spark = configure(SparkSession.getActiveSession() or _session(options))
     storage = Storage(spark)
     compacted = f"{storage.absolute(options.out)}/compacted"
-    hours = sorted(each for each in compacted_hours(storage, compacted) if each < options.before.isoformat())
+    hours = sorted(hour for hour in compacted_hours(storage, compacted) if hour < options.before.isoformat())
     if not hours:
         _print(f"no hour before {options.before} is compacted in {options.out}: run busway reconcile for its day first")
         return
     journal = _journal(options.journal, Path(options.staging), hours)
     by_day: dict[str, list[JournalFile]] = defaultdict(list)
     changed = 0
-    for each in deletable_raw(spark, storage.absolute(journal.folder), compacted, hours):
+    for file in deletable_raw(spark, storage.absolute(journal.folder), compacted, hours):
         if options.yes:
-            if journal.delete is not None and not journal.delete(each):
+            if journal.delete is not None and not journal.delete(file):
                 changed += 1
                 continue
-            storage.delete(each.file.path)
-        by_day[each.hour[:10]].append(each)
+            storage.delete(file.file.path)
+        by_day[file.hour[:10]].append(file)
     for day, files in sorted(by_day.items()):
         _print(f"{day}: {_amount(files)}")
-    every = [each for files in by_day.values() for each in files]
+    every = [file for files in by_day.values() for file in files]
     verb = "deleted" if options.yes else "would be deleted; nothing was changed, --yes does it"
     _print(f"{_amount(every)} {verb}")
     if changed:
@@ -107,8 +107,8 @@ def _session(options: argparse.Namespace) -> SparkSession:
 
 
 def _amount(files: Sequence[JournalFile]) -> str:
-    hours = len({each.hour for each in files})
-    return f"{len(files):,} files of {hours:,} hours, {sum(each.file.size for each in files) / 1e6:,.1f} MB"
+    hours = len({file.hour for file in files})
+    return f"{len(files):,} files of {hours:,} hours, {sum(file.file.size for file in files) / 1e6:,.1f} MB"
 
 
 def _print(text: str) -> None:

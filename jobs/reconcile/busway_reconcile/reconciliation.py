@@ -90,7 +90,7 @@ def reconcile(
     problems = [*hour_problems, *inputs.problems, *previous_problems, *history.problems, *observed.problems]
     problems += _lost_open_messages(run, previous, is_there=opened is not None)
     earlier_tasks = [
-        TaskActivity(each.task, sources=set(each.sources)) for each in (previous.tasks if previous else [])
+        TaskActivity(task.task, sources=set(task.sources)) for task in (previous.tasks if previous else [])
     ]
     before_window = [hour for hour in inputs.hours if hour < hour_of(window.start)]
     damaged = damaged_hours(inputs.hours[hour] for hour in before_window)
@@ -160,7 +160,7 @@ def _lost_open_messages(run: Run, previous: Summary | None, *, is_there: bool) -
 def _summarize(
     run: Run, tasks: list[TaskSummary], problems: list[Problem], end: datetime, previous: Summary | None
 ) -> Summary:
-    problems = sorted(set(problems), key=lambda each: (each.kind, each.where, each.text))
+    problems = sorted(set(problems), key=lambda problem: (problem.kind, problem.where, problem.text))
     code, verdict, sentence = conclude(tasks, problems)
     settings = {
         name: value.total_seconds() if isinstance(value, timedelta) else value
@@ -177,7 +177,7 @@ def _summarize(
         sentence=sentence,
         settings=settings,
         tasks=tasks,
-        problems=[{**each._asdict(), "hours": list(each.hours)} for each in problems],
+        problems=[{**problem._asdict(), "hours": list(problem.hours)} for problem in problems],
         notes=[],
         inputs={},
         previous_run=previous.run if previous else None,

@@ -152,7 +152,7 @@ class LocalStorage(Storage):
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in *folder*."""
         path = _local(folder)
-        return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.exists() else []
+        return sorted(path.name for path in path.iterdir() if path.is_dir()) if path.exists() else []
 
     def exists(self, path: str) -> bool:
         """Return whether a file or folder *path* exists."""
@@ -201,7 +201,7 @@ class LocalStorage(Storage):
 
 def storage_of(session: Session, *addresses: str) -> Storage:
     """Return the storage of *addresses*: that of this machine if they are folders of it, so that nothing waits."""
-    if session.has_local_disk and all(urlsplit(each).scheme in ("", "file") for each in addresses):
+    if session.has_local_disk and all(urlsplit(address).scheme in ("", "file") for address in addresses):
         return LocalStorage()
     return Storage(session.spark)
 

@@ -78,7 +78,7 @@ class Summary:
     @property
     def counts(self) -> dict[str, int]:
         """The messages of all tasks by verdict."""
-        return add_counts(each.verdicts for each in self.tasks)
+        return add_counts(task.verdicts for task in self.tasks)
 
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

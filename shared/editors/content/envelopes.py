@@ -117,7 +117,7 @@ class JsonArray:
 
     def joined(self, entries: Sequence[Entry]) -> bytes:
         """Return the array."""
-        return b"[" + b",".join(each.content for each in entries) + b"]"
+        return b"[" + b",".join(entry.content for entry in entries) + b"]"
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
         """Return the elements as they are written."""
@@ -144,7 +144,7 @@ class JsonLines:
 
     def joined(self, entries: Sequence[Entry]) -> bytes:
         """Return the lines, each with its end."""
-        return b"".join(each.content + b"\n" for each in entries)
+        return b"".join(entry.content + b"\n" for entry in entries)
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
         """Return the lines that are not empty."""
@@ -182,10 +182,10 @@ class AvroContainer:
     def joined(self, entries: Sequence[Entry]) -> bytes:
         """Return the container; its marker is computed from the bodies."""
         marker = blake2b(digest_size=16)
-        for each in entries:
-            marker.update(each.content)
+        for entry in entries:
+            marker.update(entry.content)
         file = io.BytesIO()
-        records = [_record(each) for each in entries]
+        records = [_record(entry) for entry in entries]
         self._avro.writer(file, self._schema, records, sync_marker=marker.digest())
         return file.getvalue()
 
@@ -197,7 +197,7 @@ class AvroContainer:
             reader = self._avro.reader(io.BytesIO(content))
             name = _body_field(reader.writer_schema)
             if name is None:
-                return [Taken(each) for each in single_values(content, limit)]
+                return [Taken(value) for value in single_values(content, limit)]
             for record in reader:
                 found.append(_taken(record, name, len(found)))
                 _check_count(len(found), limit)

@@ -51,7 +51,7 @@ def validator_of(vocabularies: frozenset[str] | None = None) -> type[Validator]:
     """Return the validator for schemas of these *vocabularies*, None for all of draft 2020-12."""
     keywords = {**Draft202012Validator.VALIDATORS, "multipleOf": _multiple_of, "uniqueItems": _unique_items}
     if vocabularies is not None:
-        keywords = {name: each for name, each in keywords.items() if _vocabulary(name) in {*vocabularies, "core"}}
+        keywords = {name: keyword for name, keyword in keywords.items() if _vocabulary(name) in {*vocabularies, "core"}}
     types = Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer})
     meta_schema, id_of = Draft202012Validator.META_SCHEMA, cast("Any", DRAFT202012.id_of)
     return create(meta_schema, keywords, type_checker=types, id_of=id_of)

@@ -42,7 +42,7 @@ class ExpressionFunctions(Functions):
         allowed, items = super()._get_allowed_pytypes(types)  # type: ignore[misc]  # the stubs leave it out
         if "number" in types:
             allowed.append(DECIMAL)
-        return allowed, [(*each, DECIMAL) if "int" in each else each for each in items]
+        return allowed, [(*item, DECIMAL) if "int" in item else item for item in items]
 
     def _convert_to_jmespath_type(self, pyobject: str) -> str:
         if pyobject == DECIMAL:
@@ -90,8 +90,8 @@ class ExpressionFunctions(Functions):
     @signature({"types": ["array-number"]})
     def _func_sum(self, numbers: list[int | Decimal]) -> int | Decimal:
         total: int | Decimal = 0
-        for each in numbers:
-            total = _computed(_ARITHMETIC.add, int.__add__, total, each)
+        for number in numbers:
+            total = _computed(_ARITHMETIC.add, int.__add__, total, number)
         return total
 
     @signature({"types": ["array-number"]})

@@ -63,7 +63,7 @@ class JsonSchema:
         self.patterns = patterns
         self._validator = validator
         self._names = names
-        self._originals = {python_pattern(each.expression): each.expression for each in patterns}
+        self._originals = {python_pattern(pattern.expression): pattern.expression for pattern in patterns}
 
     def check(self, body: bytes) -> None:
         """Raise MessageRejected if *body* is no JSON that matches the schema, with the path and the expectation."""
@@ -149,7 +149,7 @@ class _SchemaFiles:
     def validator(self, address: str) -> Validator:
         """Return the validator of the schema at *address*, after its files were read; raises ValueError."""
         self._dialects.setdefault(_DIALECT, PurePosixPath())
-        others = [each for each in self._dialects if each != _DIALECT]
+        others = [dialect for dialect in self._dialects if dialect != _DIALECT]
         vocabularies = None
         if others:
             name = self._dialects[others[0]]
@@ -180,9 +180,9 @@ class _SchemaFiles:
             properties = schema.get("properties", {})
             yield from properties if isinstance(properties, dict) else ()
             references = [schema[key] for key in _REFERENCES if key in schema]
-            waiting += [(each, *_resolved(resolver, each, place)) for each in references]
+            waiting += [(reference, *_resolved(resolver, reference, place)) for reference in references]
             parts = DRAFT202012.create_resource(schema).subresources()
-            waiting += [(place, each.contents, resolver.in_subresource(each)) for each in parts]
+            waiting += [(place, part.contents, resolver.in_subresource(part)) for part in parts]
 
     def _retrieve(self, address: str) -> Resource[Any]:
         if address not in self._read:

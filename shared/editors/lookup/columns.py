@@ -39,7 +39,7 @@ def enrichments(
 ) -> dict[str, Enrichment]:
     """Return what each row adds, by its key; raises BrokenTableError."""
     used = [*properties.values(), *members.values()]
-    missing = [each.column for each in used if each.column not in columns]
+    missing = [column.column for column in used if column.column not in columns]
     if missing:
         raise BrokenTableError(f"has no column {missing[0]!r}, it has {', '.join(columns)}")
     found: dict[str, Enrichment] = {}

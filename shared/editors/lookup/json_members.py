@@ -47,7 +47,7 @@ def _put(text: str, start: int, members: Members) -> str:
         if key in values:
             spans[key] = begin, stop
     edits = [(*spans[name], value) for name, value in values.items() if name in spans]
-    added = [each for each in members if each[0] not in spans]
+    added = [member for member in members if member[0] not in spans]
     if added:
         edits.append(_addition(start, end, added))
     return apply_edits(text, edits)

@@ -153,15 +153,15 @@ def _for_one(document: dict[str, Json], ring: KeyRing) -> dict[str, Json]:
     rest = {name: value for name, value in document.items() if name != "recipients"}
     recipients = document["recipients"]
     unknown: MessageRejected | None = None
-    for each in recipients if isinstance(recipients, list) else ():
-        header = each.get("header") if isinstance(each, dict) else None
+    for recipient in recipients if isinstance(recipients, list) else ():
+        header = recipient.get("header") if isinstance(recipient, dict) else None
         kid = header.get("kid") if isinstance(header, dict) else None
         try:
             ring.key(kid if isinstance(kid, str) else None)
         except MessageRejected as error:
             unknown = error
         else:
-            return {**rest, **cast("dict[str, Json]", each)}
+            return {**rest, **cast("dict[str, Json]", recipient)}
     if unknown is None:
         raise TypeError
     raise unknown

@@ -108,12 +108,12 @@ class KeyRings:
         """
         ring = await self.ring(timeout_seconds=timeout_seconds)
         results = await self.each_with(ring, messages, work)
-        unknown = [index for index, each in enumerate(results) if isinstance(each, UnknownKey)]
+        unknown = [index for index, result in enumerate(results) if isinstance(result, UnknownKey)]
         if unknown:
             ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
             again = await self.each_with(ring, [messages[index] for index in unknown], work)
-            for index, each in zip(unknown, again, strict=True):
-                results[index] = each
+            for index, rejection in zip(unknown, again, strict=True):
+                results[index] = rejection
         return results
 
     async def each_with[Done](
@@ -149,7 +149,7 @@ class Keyed:
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message edited, withheld or rejected; raises if the keys are unavailable."""
         edited = await self._rings.each(messages, self._edit_copy, timeout_seconds=timeout_seconds)
-        return [self._result(each) for each in edited]
+        return [self._result(message) for message in edited]
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Do nothing: no state is kept."""

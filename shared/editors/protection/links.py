@@ -197,7 +197,7 @@ class Sequences:
         try:
             match read(document.content):
                 case {"number": int(number), "hash": str(last), "before": str(before), "links": list(links)}:
-                    return Progress(number, last, before, [_pair(each) for each in links]), document.version
+                    return Progress(number, last, before, [_pair(link) for link in links]), document.version
         except (MessageRejected, ValueError):
             pass
         raise TargetRefused(f"document {name}: it is not the state of a sequence")
@@ -227,7 +227,7 @@ async def each_of[T](groups: Mapping[str, T], work: Callable[[str, T], Awaitable
         async with places:
             await work(sequence, members)
 
-    ends = await asyncio.gather(*(do(*each) for each in groups.items()), return_exceptions=True)
+    ends = await asyncio.gather(*(do(*item) for item in groups.items()), return_exceptions=True)
     for end in ends:
         if end is not None:
             raise end

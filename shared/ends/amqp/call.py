@@ -80,7 +80,7 @@ class Call:
             async with asyncio.timeout_at(self._deadline):
                 await self._landed.wait()
         except TimeoutError as error:
-            is_sent = any(each.is_sent for each in self._in_flight.values())
+            is_sent = any(delivery.is_sent for delivery in self._in_flight.values())
             for position, delivery in self._in_flight.items():
                 delivery.withdraw()
                 failure = error if delivery.is_sent else NoCredit("", _NO_CREDIT)

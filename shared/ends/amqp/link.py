@@ -180,7 +180,7 @@ class AmqpLink(Sender):
         sent, unsent = list(self._unanswered.values()), list(self._unsent)
         self._unanswered.clear()
         self._unsent.clear()
-        self.lost = sum(each.answered is not None for each in sent)
+        self.lost = sum(delivery.answered is not None for delivery in sent)
         for delivery in sent:
             delivery.answer(failure)
         # The broker's text may quote a message that was in flight.

@@ -81,7 +81,7 @@ class EventGridOutput:
                 waiting = [batch]
                 while waiting:
                     positions = waiting.pop()
-                    events = [messages[each].content for each in positions]
+                    events = [messages[position].content for position in positions]
                     answer = stop or await self._send(entity, events, deadline)
                     if isinstance(answer, MessageRejected) and len(positions) > 1:
                         middle = len(positions) // 2
@@ -163,7 +163,7 @@ def _batches(messages: Sequence[Outgoing]) -> list[list[int]]:
 def scope_of(url: str) -> str:
     """Return the scope of tokens for the topic at *url*, in its cloud of Azure."""
     host = f".{(urlsplit(url).hostname or '').lower()}"
-    service = next((each for each in SERVICES if host.endswith(f".{each}")), SERVICES[0])
+    service = next((service for service in SERVICES if host.endswith(f".{service}")), SERVICES[0])
     return f"https://{service}/.default"
 
 

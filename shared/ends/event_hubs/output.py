@@ -80,7 +80,7 @@ class EventHubsOutput:
             by_partition.setdefault(message.partition, []).append(position)
         answered = await asyncio.gather(
             *(
-                self._pool(entity, partition).send([messages[each] for each in positions], deadline)
+                self._pool(entity, partition).send([messages[position] for position in positions], deadline)
                 for partition, positions in by_partition.items()
             )
         )
@@ -252,7 +252,7 @@ class Publisher:
             by_key.setdefault(key, _Series(envelope_of(Outgoing(b"", None, None, key)))).positions.append(position)
         for one in by_key.values():
             positions = iter(one.positions)
-            for chunk in split_by_size([messages[each] for each in one.positions], limit):
+            for chunk in split_by_size([messages[position] for position in one.positions], limit):
                 run = [next(positions) for _ in chunk]
                 if len(chunk) == 1 and batch_size(one.envelope, chunk[0].content) > limit:
                     text = f"the event has {len(chunk[0].content)} bytes, expected at most {limit}"

@@ -36,7 +36,7 @@ class HubSite:
                     client = self._clients[hub] = self._open_client(hub)
                 opened = client
                 names = await opened.get_partition_ids()
-                found = await asyncio.gather(*(opened.get_partition_properties(each) for each in names))
+                found = await asyncio.gather(*(opened.get_partition_properties(name) for name in names))
         except (AzureError, EventHubError, OSError, TimeoutError, ValueError) as error:
             broken = self._clients.pop(hub, None)
             if broken is not None:

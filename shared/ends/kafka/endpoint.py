@@ -102,7 +102,7 @@ def _parse(text: str) -> KafkaEndpoint | Fault:
     mechanism = options.pop("mechanism", "PLAIN")
     if options or mechanism not in _MECHANISMS:
         return "has an unknown option after the ?", f"expected mechanism={' or '.join(_MECHANISMS)}"
-    known = ",".join(each for each in servers if each is not None)
+    known = ",".join(server for server in servers if server is not None)
     if not _ENCRYPTED[scheme] and not all(is_loopback(each.rpartition(":")[0]) for each in known.split(",")):
         return f"would send messages to {known} unencrypted", "expected kafkas://; kafka:// only for this machine"
     if not at:

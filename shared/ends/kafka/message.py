@@ -163,8 +163,8 @@ class _Found:
     def sections(self, body: bytes) -> Sections:
         """Return the message with this *body*."""
         header, properties = (
-            [encode(each[index]) if index in each else _NULL for index in range(max(each) + 1)] if each else []
-            for each in self._fields
+            [encode(field[index]) if index in field else _NULL for index in range(max(field) + 1)] if field else []
+            for field in self._fields
         )
         return Sections(
             header=join_list(_HEADER, header) if header else b"",
@@ -246,7 +246,7 @@ def _types(headers: Sequence[Header]) -> dict[str, str]:
 def _events(headers: Sequence[Header]) -> str:
     """Return how the properties of a CloudEvent's attributes start."""
     given = next((content for name, content in headers if name == CLOUD_EVENT_PREFIX), None)
-    return next((each for each in CLOUD_EVENTS if each.encode() == given), CLOUD_EVENTS[0])
+    return next((cloud_event for cloud_event in CLOUD_EVENTS if cloud_event.encode() == given), CLOUD_EVENTS[0])
 
 
 def _headers_of_event(headers: Sequence[Header]) -> Sequence[Header]:

@@ -110,7 +110,7 @@ class _Topic:
         answers: Answers = []
         while len(answers) < len(messages):
             answers += await self._some(messages[len(answers) :], deadline)
-            stop = next((each for each in answers if isinstance(each, TargetUnavailable | TargetRefused)), None)
+            stop = next((answer for answer in answers if isinstance(answer, TargetUnavailable | TargetRefused)), None)
             if stop is not None:
                 return answers + [stop] * (len(messages) - len(answers))
         return answers
@@ -189,7 +189,7 @@ class _Topic:
     async def _opened(self, messages: Sequence[Outgoing]) -> list[tuple[KafkaProducer, list[int]]]:
         """Return the producers for *messages*, each with the positions of those that it sends."""
         async with self._opening:
-            self._retire(*(each for each in self._producers.values() if each.failed))
+            self._retire(*(producer for producer in self._producers.values() if producer.failed))
             if not self._producers:
                 # Only now, because a key stays with its producer as long as there is one.
                 self._producers[0] = first = await self._open()
@@ -236,8 +236,8 @@ class _Topic:
         self, messages: Sequence[Outgoing], call: Call, producer: KafkaProducer
     ) -> Iterator[tuple[int, BuswayError | None]]:
         """Yield the error of each message of a call, and note how the next attempt finds a refused one of several."""
-        failures = [each for each in call.answers.values() if each is not None]
-        causes = [each for each in failures if not (each.is_of_one_message or is_consequence(each.name))]
+        failures = [answer for answer in call.answers.values() if answer is not None]
+        causes = [failure for failure in failures if not (failure.is_of_one_message or is_consequence(failure.name))]
         cause = causes[0] if causes else producer.last_error
         is_refused = not causes and cause is not None and self._reaction_to(cause.name).error is TargetRefused
         for position in call.positions:
@@ -265,10 +265,10 @@ class _Topic:
         for (name, partition), count in producer.failures.items():
             if count == 1 or is_consequence(name) or self._reaction_to(name).error is not MessageRejected:
                 continue
-            batch = [messages[at] for at, each in call.answers.items() if each and each[::2] == (name, partition)]
+            batch = [messages[at] for at, answer in call.answers.items() if answer and answer[::2] == (name, partition)]
             self._suspects.update(map(hash, batch))
             if self._reaction_to(name) is TOO_LARGE:
-                size = sum(len(each.content) for each in batch)
+                size = sum(len(message.content) for message in batch)
                 self._smaller = min(size, self._batch_bytes) // 2 if batch else self._smaller
 
 

@@ -164,7 +164,7 @@ class KafkaProducer:
                     self._thread, partial(self._client.list_topics, self._topic, timeout=_METADATA_SECONDS)
                 )
                 partitions = found.topics[self._topic].partitions
-                return [partitions[each].leader for each in sorted(partitions)]
+                return [partitions[partition].leader for partition in sorted(partitions)]
             except self._error:
                 # The error of the connection says more, and comes with the poll.
                 await loop.run_in_executor(self._thread, self._client.poll, 0)

@@ -280,7 +280,7 @@ def _property_header(name: str | None, form: HeaderForm) -> str:
 @lru_cache(maxsize=1024)
 def _event_prefix(name: str | None) -> str | None:
     """Return how the name of a property starts if it may be an attribute of a CloudEvent."""
-    return next((each for each in CLOUD_EVENTS if name and name.startswith(each)), None)
+    return next((cloud_event for cloud_event in CLOUD_EVENTS if name and name.startswith(cloud_event)), None)
 
 
 @lru_cache(maxsize=1024)

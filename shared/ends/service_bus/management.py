@@ -140,7 +140,7 @@ class ManagementConnection:
 
         Several messages are scheduled together or not at all.
         """
-        request = {"messages": list_([_scheduled(each) for each in messages])}
+        request = {"messages": list_([_scheduled(message) for message in messages])}
         answer = await self._request("schedule-message", request, timeout_seconds)
         return [int(each) for each in answer["sequence-numbers"]]
 

@@ -57,9 +57,9 @@ async def held_numbers(
                 peeked = await opened.peek(first, MESSAGES_AT_ONCE)
                 messages += len(peeked)
                 found = [
-                    (each.sequence_number, _due(each))
-                    for each in peeked
-                    if each.sequence_number is not None and each.sequence_number >> _PARTITION_BITS == part
+                    (message.sequence_number, _due(message))
+                    for message in peeked
+                    if message.sequence_number is not None and message.sequence_number >> _PARTITION_BITS == part
                 ]
                 held += found
                 highest = max((number for number, _ in found), default=-1)
@@ -82,9 +82,11 @@ async def dead_letters(open_peeker: Opener, after: int, *, has_own_numbers: bool
         while len(found) < 2 * MOST_MESSAGES and (not found or time.monotonic() < end):
             peeked = await opened.peek(after + 1, MESSAGES_AT_ONCE)
             found += [
-                _dead(each, has_own_numbers=has_own_numbers) for each in peeked if each.sequence_number is not None
+                _dead(message, has_own_numbers=has_own_numbers)
+                for message in peeked
+                if message.sequence_number is not None
             ]
-            highest = max((each.number for each in found), default=after)
+            highest = max((letter.number for letter in found), default=after)
             if not peeked or highest <= after:
                 return found, True
             after = highest

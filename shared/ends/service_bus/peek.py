@@ -44,7 +44,9 @@ class Peeker:
         last = 0
         while messages := await self.peek(last + 1):
             yield messages
-            highest = max((each.sequence_number for each in messages if each.sequence_number is not None), default=last)
+            highest = max(
+                (message.sequence_number for message in messages if message.sequence_number is not None), default=last
+            )
             if highest <= last:
                 break
             last = highest
@@ -77,7 +79,7 @@ async def peek_all(client: ServiceBusClient, origin: Origin, *, scheduled: bool 
     """Yield all messages of an entity, encoded; with *scheduled*, also those due later. Raises TargetUnavailable."""
     async with peeker(client, origin) as opened:
         async for messages in opened.peek_all():
-            yield [each.content for each in messages if scheduled or not each.is_scheduled]
+            yield [message.content for message in messages if scheduled or not message.is_scheduled]
 
 
 async def first_messages(client: ServiceBusClient, origin: Origin, count: int) -> list[bytes]:
@@ -89,7 +91,7 @@ async def first_messages(client: ServiceBusClient, origin: Origin, count: int) -
     found: list[bytes] = []
     async with peeker(client, origin) as opened, contextlib.aclosing(opened.peek_all()) as batches:
         async for messages in batches:
-            found += [each.content for each in messages if each.is_active]
+            found += [message.content for message in messages if message.is_active]
             if len(found) >= count:
                 break
     return found[:count]

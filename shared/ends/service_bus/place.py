@@ -76,7 +76,11 @@ class Place:
 
     async def send(self, messages: Sequence[Outgoing], deadline: float) -> list[BuswayError | None]:
         """Send *messages* in order; see `shared.protocols.Output`."""
-        problems = {position: each for position, each in enumerate(map(self._problem, messages)) if each is not None}
+        problems = {
+            position: rejection
+            for position, rejection in enumerate(map(self._problem, messages))
+            if rejection is not None
+        }
         if not problems:
             return await self._send(messages, deadline)
         others = [position for position in range(len(messages)) if position not in problems]
@@ -150,10 +154,12 @@ class Place:
 
         async def run(positions: Sequence[int]) -> None:
             async with free:
-                found = await send([messages[each] for each in positions], deadline)
+                found = await send([messages[position] for position in positions], deadline)
                 if len(found) < len(positions) and not (found and is_not_the_messages_fault(found[-1])):
                     # Meanwhile it was learnt that the entity takes no batches.
-                    found += await self._send_one_by_one([messages[each] for each in positions[len(found) :]], deadline)
+                    found += await self._send_one_by_one(
+                        [messages[position] for position in positions[len(found) :]], deadline
+                    )
             for number, position in enumerate(positions):
                 answers[position] = found[min(number, len(found) - 1)]
 
@@ -294,7 +300,7 @@ class Place:
         if len(chunk) == 1:
             message = EncodedMessage(chunk[0].content, ONE_MESSAGE)
         else:
-            message = EncodedMessage(encode_batch(envelope_of(chunk[0]), [each.content for each in chunk]))
+            message = EncodedMessage(encode_batch(envelope_of(chunk[0]), [message.content for message in chunk]))
         accepted = self._troubles.accepted
         error = await link.deliver(message, deadline)
         self._used_at = asyncio.get_running_loop().time()

@@ -124,7 +124,7 @@ class ServiceBusSite:
     async def close(self) -> None:
         """Close everything."""
         # The SDK takes about a second for each.
-        await asyncio.gather(*(each.close() for each in self._connections.values()))
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
         if self._client is not None:
             await self._client.close()
         if self._administration is not None:
@@ -194,12 +194,14 @@ class ServiceBusSite:
             while first <= _HIGHEST_NUMBER:
                 contents = await connection.peek(first, count, _SECONDS)
                 peeked = [PeekedMessage.of(content, origin) for content in contents]
-                active = [each.enqueued_time for each in peeked if each.is_active]
+                active = [message.enqueued_time for message in peeked if message.is_active]
                 found += len(active)
                 oldest = min((time for time in (oldest, *active) if time is not None), default=None)
                 seen += len(peeked)
                 size += sum(map(len, contents))
-                last = max((each.sequence_number for each in peeked if each.sequence_number is not None), default=-1)
+                last = max(
+                    (message.sequence_number for message in peeked if message.sequence_number is not None), default=-1
+                )
                 if last < first:
                     break
                 first = last + 1

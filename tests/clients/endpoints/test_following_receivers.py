@@ -81,9 +81,9 @@ def test_receive_and_delete_does_not_delay_a_move(register: Register, broker: Ru
     put(broker, "west", "a")
     put(broker, "east", "b")
     with register.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver:
-        assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["a"]
+        assert [str(message) for message in receiver.receive_messages(1, max_wait_time=5)] == ["a"]
         register.point_to(endpoint("east"))
-        assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["b"]
+        assert [str(message) for message in receiver.receive_messages(1, max_wait_time=5)] == ["b"]
 
 
 def test_sessions_are_received_one_after_the_other_at_the_new_site(register: Register, broker: RunningBroker) -> None:
@@ -165,7 +165,7 @@ def test_receiver_whose_session_lock_has_ended_reads_the_source(register: Regist
         assert receiver.session is not None
         # As the SDK sees it when nobody could renew the lock: it raises without asking the namespace.
         receiver.session._locked_until_utc = datetime.now(UTC) - timedelta(seconds=1)
-        assert [str(each) for each in receiver.receive_messages(1, max_wait_time=5)] == ["east"]
+        assert [str(message) for message in receiver.receive_messages(1, max_wait_time=5)] == ["east"]
 
 
 def test_receiver_of_a_dead_namespace_raises_if_the_source_still_names_it(

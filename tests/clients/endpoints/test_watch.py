@@ -111,7 +111,7 @@ def test_callback_may_use_the_watch_and_events_come_in_order() -> None:
     asking.start()
     asking.join(10)
     assert not asking.is_alive()
-    assert events == [(what, each.namespace) for each in (WEST, EAST) for what in ("begins", "ends")]
+    assert events == [(what, endpoint.namespace) for endpoint in (WEST, EAST) for what in ("begins", "ends")]
 
 
 def test_repeated_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

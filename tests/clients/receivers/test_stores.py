@@ -134,7 +134,7 @@ def test_one_of_many_concurrent_claims_succeeds(store: Any) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(type(each).__name__ for each in answers) == ["Claim", "State", "State", "State"]
+    assert sorted(type(answer).__name__ for answer in answers) == ["Claim", "State", "State", "State"]
 
 
 def test_memory_is_bounded_by_time_and_number() -> None:

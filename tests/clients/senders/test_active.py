@@ -38,7 +38,7 @@ def test_both_namespaces_get_the_same_ids_and_sessions(site: Site) -> None:
     ids = [message.message_id for message in messages]
     assert len(set(ids)) == 3
     assert site.ids("west", entity) == site.ids("east", entity) == ids
-    assert [each.session_id for each in site.held("east", entity)] == ["parcel"] * 3
+    assert [message.session_id for message in site.held("east", entity)] == ["parcel"] * 3
     assert outcome.deliveries["east"].accepted == tuple(ids)
 
 
@@ -95,7 +95,7 @@ def test_a_schedule_of_the_application_holds_in_the_primary_and_is_delayed_in_th
     due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     site.call(site.active(entity).send(ServiceBusMessage("later", scheduled_enqueue_time_utc=due)))
     receivers = site.receivers(entity)
-    peeked = {name: site.call(each.peek_messages(1))[0] for name, each in receivers.items()}
+    peeked = {name: site.call(receiver.peek_messages(1))[0] for name, receiver in receivers.items()}
     assert peeked["west"].scheduled_enqueue_time_utc == due
     assert peeked["east"].scheduled_enqueue_time_utc == due + timedelta(seconds=15)
 
@@ -114,7 +114,7 @@ def test_bodies_of_every_kind_arrive_at_both(site: Site) -> None:
     site.call(site.active(entity, delay=timedelta()).send(messages))
     west, east = (
         [(each.body_type, [*each.body] if each.body_type is not VALUE else each.body) for each in peeked]
-        for peeked in (site.call(each.peek_messages(10)) for each in site.receivers(entity).values())
+        for peeked in (site.call(receiver.peek_messages(10)) for receiver in site.receivers(entity).values())
     )
     assert west == east
     assert [body for _, body in west] == [
@@ -192,7 +192,7 @@ def test_oversized_message_stops_the_following_ones(site: Site) -> None:
         site.call(site.active(entity, delay=timedelta()).send(messages, timeout=10))
     assert all(isinstance(error, MessageSizeExceededError) for error in caught.value.errors.values())
     assert site.ids("west", entity) == site.ids("east", entity) == [messages[0].message_id]
-    assert caught.value.outcome.accepted_nowhere == tuple(each.message_id for each in messages[1:])
+    assert caught.value.outcome.accepted_nowhere == tuple(message.message_id for message in messages[1:])
 
 
 @both_kinds
@@ -280,7 +280,7 @@ def test_the_session_of_a_message_without_one_comes_from_the_message(site: Site)
     entity = site.queue("sessions")
     sender = site.active(entity, delay=timedelta(), session_of=lambda raw: raw.application_properties["parcel"])
     site.call(sender.send(ServiceBusMessage("x", application_properties={"parcel": "p1"})))
-    assert [each.session_id for each in site.held("east", entity)] == ["p1"]
+    assert [message.session_id for message in site.held("east", entity)] == ["p1"]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_drain_in_an_outage_reports_why_it_stopped(site: Site, outbox: Outbox, d
 
 def test_messages_with_the_same_id_are_counted_individually(sync_site: Site, outbox: Outbox) -> None:
     def replay(letters: Any) -> list[Any]:
-        return [ServiceBusMessage(each, message_id=each, session_id="s") for each in letters]
+        return [ServiceBusMessage(letter, message_id=letter, session_id="s") for letter in letters]
 
     with Application("sync", sync_site.places) as application:
         sender = application.classes.DurableSender(application.passive(sync_site.queue("sessions")), outbox)

@@ -119,14 +119,14 @@ def test_a_message_goes_to_the_broker_and_back(step: int, size: int, awaits_answ
     receiver.settle([number], ACCEPTED_STATE, settled=False)
     receiver.grant(2, drain=True)
     wire.run()
-    assert [(each.role, each.settled) for each in receiver.answers] == [(False, True)]
+    assert [(answer.role, answer.settled) for answer in receiver.answers] == [(False, True)]
     assert (receiver.drains, receiver.credit, receiver.delivery_count) == (1, 0, 3)
     receiver.detach()
     session.close()
     wire.client.close()
     wire.run()
     assert wire.broker.is_closed
-    assert [type(each) for each in wire.failures] == [ConnectionClosed]
+    assert [type(failure) for failure in wire.failures] == [ConnectionClosed]
 
 
 def test_a_refused_link_ends_with_the_reason_and_the_connection_goes_on() -> None:

@@ -98,7 +98,7 @@ def options_of(*command: str) -> set[str]:
     for name in command:
         context = found.commands[name].make_context(name, [], context, resilient_parsing=True)
         found = context.command
-    return {option for each in found.params for option in each.opts}
+    return {option for param in found.params for option in param.opts}
 
 
 def test_the_page_names_every_command_that_acts_with_yes() -> None:
@@ -112,7 +112,7 @@ def test_the_page_names_every_command_that_acts_with_yes() -> None:
         "failover": ("show", "switch", "failback", "drill"),
     }
     every: set[tuple[str, ...]] = {(each, name) for each, names in subcommands.items() for name in names}
-    every |= {(each,) for each in COMMANDS if each not in subcommands}
+    every |= {(command,) for command in COMMANDS if command not in subcommands}
     assert {command for command in every if "--yes" in options_of(*command)} == named
 
 

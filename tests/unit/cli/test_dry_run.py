@@ -146,7 +146,7 @@ def test_every_invalid_line_of_a_file_is_reported(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError) as raised:
         read_messages(file, NOW)
-    problems = [(each.path.rsplit(" ", 1)[1], each.problem) for each in raised.value.problems]
+    problems = [(problem.path.rsplit(" ", 1)[1], problem.problem) for problem in raised.value.problems]
     assert [line for line, _ in problems] == [str(n) for n in range(2, 13)]
     assert (problems[2][0], problems[2][1].partition(",")[0]) == ("4", "unknown key 'bodi'")
     file.write_text("\n")

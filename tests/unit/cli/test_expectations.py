@@ -75,7 +75,7 @@ def printed(verdicts: list[Verdict], others: Sequence[str] = (), *, width: int =
     """Return the report as text, which is a success if nothing differs."""
     console = Console(highlight=False, markup=False, width=width, record=True, file=io.StringIO())
     has_passed = print_report(console, verdicts, others, 200, 1.0)
-    assert has_passed == (not others and not any(each.differences for each in verdicts))
+    assert has_passed == (not others and not any(verdict.differences for verdict in verdicts))
     return console.export_text().strip()
 
 
@@ -89,9 +89,9 @@ def test_a_run_without_faults_has_no_differences(made: list[Sample]) -> None:
 
 def test_the_report_fits_a_terminal() -> None:
     verdicts = observed(samples([TEMPLATE], 40))
-    for each in verdicts:
-        each.sent = each.arrived = 100_000
-        each.lags = [lag + 1_000_000 for lag in each.lags]
+    for verdict in verdicts:
+        verdict.sent = verdict.arrived = 100_000
+        verdict.lags = [lag + 1_000_000 for lag in verdict.lags]
     for width in (80, 100, 160):
         lines = printed(verdicts, width=width).splitlines()
         assert max(map(len, lines)) <= width
@@ -157,7 +157,7 @@ def test_swapped_messages_of_a_session_break_its_order(made: list[Sample]) -> No
 
 def way_of_receipt(seen: Observations, receipt: Receipt) -> tuple[Pattern, str]:
     sample = seen.samples[receipt.message_id]
-    delivery = next(each for each in deliveries(sample) if each.place == receipt.place)
+    delivery = next(delivery for delivery in deliveries(sample) if delivery.place == receipt.place)
     return sample.pattern, way_of(sample, delivery)
 
 
@@ -222,8 +222,8 @@ def test_a_payment_must_live_for_two_minutes(made: list[Sample]) -> None:
     def change(seen: Observations) -> None:
         index = next(
             index
-            for index, each in enumerate(seen.receipts)
-            if each.message_id == payment.message_id and each.place == copy.place
+            for index, receipt in enumerate(seen.receipts)
+            if receipt.message_id == payment.message_id and receipt.place == copy.place
         )
         seen.receipts[index].message.time_to_live = None
 
@@ -258,5 +258,5 @@ def test_the_demo_leaves_out_the_tasks_that_somebody_has_written_beside_its_own(
     (config / "tasks" / "mine.yaml").write_text("task: no task at all\n")
     (config / "topology.yaml").write_text("no: topology\n")
     found = load(with_journal(tmp_path / "logs", config))
-    assert {each.source.topic or each.source.queue for each in found.tasks} == {"events", "jobs", "payments"}
+    assert {task.source.topic or task.source.queue for task in found.tasks} == {"events", "jobs", "payments"}
     assert found.journal is not None

@@ -42,7 +42,7 @@ def saved(tmp_path: Path, content: object, *, mark: str = "") -> Path:
 
 
 def read(file: Path) -> list[Message]:
-    return [Message.received(each.content, Origin("w", "q")) for each in read_messages(file, NOW)]
+    return [Message.received(message.content, Origin("w", "q")) for message in read_messages(file, NOW)]
 
 
 @pytest.mark.parametrize(("content", "count"), [(SAVED, 1), ([SAVED], 1), ([SAVED, SAVED], 2)])

@@ -60,7 +60,7 @@ def test_a_zone_is_switched_and_clients_of_the_name_server_follow(tmp_path: Path
     after = register.write(both("east"), state)
     assert (after.active, after.ttl_seconds, after.version) == (both("east"), 30, "2026112102")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
     records = [line for line in path.read_text().splitlines() if not line.startswith("$")]
     assert "SOA" in records[0]
     assert records[0].endswith("; kept")
@@ -138,7 +138,7 @@ def test_only_one_of_several_concurrent_switches_succeeds(tmp_path: Path) -> Non
 
         with ThreadPoolExecutor(4) as threads:
             results = list(threads.map(switch, range(4)))
-        assert sum("someone else has changed it" in each for each in results) == 3, name
+        assert sum("someone else has changed it" in result for result in results) == 3, name
 
 
 def test_a_file_keeps_its_owner_and_a_link_stays_a_link(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_document_is_switched_and_its_readers_follow(tmp_path: Path) -> None:
     after = register.write({"send": "east"}, state)
     assert (after.active, after.version) == ({"send": "east", "receive": "west"}, "8")
     assert [FileSource(path, role).read().site for role in ("send", "receive", "audit")] == ["east", "west", "west"]
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_a_line_separator_in_a_key_does_not_end_a_line(tmp_path: Path, separator
 def test_the_ledger_of_an_earlier_repair_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "repaired.jsonl"
     lines = [{"key": "a", "state": "sending"}, {"key": "a", "state": "sent"}, {"key": "b", "state": "sending"}]
-    path.write_text("".join(json.dumps(each) + "\n" for each in lines) + '{"key": "b", "sta')
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"key": "b", "sta')
 
     async def write() -> None:
         async with ledger(path) as opened:

@@ -63,11 +63,13 @@ def test_recorded_webhooks_have_one_session_per_repository() -> None:
 
 
 def test_a_foreign_message_has_the_same_fields_as_with_the_sdk() -> None:
-    sample = next(each for each in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if each.is_foreign)
+    sample = next(
+        sample for sample in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if sample.is_foreign
+    )
     message = Message.received(encoded(sample).content, Origin(sample.site, sample.pattern))
     assert dict(message.application_properties()) == sample.properties
     plain = next(
-        each for each in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if not each.is_foreign
+        sample for sample in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if not sample.is_foreign
     )
     assert sdk_message(plain).message_id == plain.message_id
     assert message.session_id == sample.session_id

@@ -109,6 +109,6 @@ def test_the_command_and_the_job_have_the_same_options(command: str, module: str
     group = get_command(app)
     context = group.make_context("busway", ["--help"], resilient_parsing=True)
     found = group.commands[command].make_context(command, [], context, resilient_parsing=True).command  # type: ignore[attr-defined]
-    own = {option for each in found.params for option in each.opts} - {"--config"}
+    own = {option for param in found.params for option in param.opts} - {"--config"}
     job = import_module(f"busway_reconcile.{module}")._parser()
     assert own <= {option for action in job._actions for option in action.option_strings}

@@ -131,8 +131,8 @@ def three_hops(tmp_path: Path) -> Sites:
     """A message that goes from west to east, is renamed on the way to north, and is filtered there."""
     sites = Sites(tmp_path / "journal")
     others = [delivered(number, message_id=f"other-{number}") for number in range(30, 40)]
-    for each in others:
-        sites.carry("west-to-east", each, ("west", "orders"), ("east", "orders"))
+    for other in others:
+        sites.carry("west-to-east", other, ("west", "orders"), ("east", "orders"))
     first = sites.carry("west-to-east", delivered(3, message_id="order-1"), ("west", "orders"), ("east", "orders"))
     assert first is not None
     second = sites.carry(
@@ -191,7 +191,7 @@ def test_a_message_without_an_outcome_is_reported_as_such(tmp_path: Path) -> Non
     sites.carry(
         "copy", delivered(1, message_id="held"), ("west", "orders"), ("east", "orders"), output=OutputThatIsDown()
     )
-    stream = next(each for each in sites.sink.members if each.role == "target")
+    stream = next(member for member in sites.sink.members if member.role == "target")
     retried = traced_folder(sites, "held")
     assert "copy could not send it, and will retry" in retried
     del sites.sink.members[stream]
@@ -382,10 +382,10 @@ def test_the_journal_of_a_container_is_downloaded_once(
     assert "order-1: 3 hops." in first.stdout, first.output
     files = list((tmp_path / "build/trace").rglob("*.gz"))
     assert len(files) == 6
-    assert all(each.stat().st_mode & 0o077 == 0 for each in files)
-    times = [each.stat().st_mtime_ns for each in files]
+    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+    times = [file.stat().st_mtime_ns for file in files]
     assert CliRunner().invoke(app, arguments).stdout == first.stdout
-    assert [each.stat().st_mtime_ns for each in files] == times
+    assert [file.stat().st_mtime_ns for file in files] == times
 
 
 def test_storage_that_gives_no_answer_ends_a_trace_with_what_was_downloaded_before(

@@ -57,7 +57,7 @@ class Line:
 
     def numbers(self, outcome: Outcome) -> list[int]:
         """Return the sequence numbers of the messages that the journal records with an outcome."""
-        return [each.arrival.sequence_number or 0 for each in self.journal.records if each.outcome is outcome]
+        return [record.arrival.sequence_number or 0 for record in self.journal.records if record.outcome is outcome]
 
 
 def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options: Any) -> Deduplicate:

@@ -63,8 +63,8 @@ def container(schema: dict[str, Any], records: Sequence[dict[str, Any]], codec: 
 
 def test_batch_replaces_the_first_message_and_the_others_are_joined_to_it() -> None:
     results = batched([order(1, "1"), order(2, "2"), order(3, "3")])
-    assert [type(each) for each in results] == [tuple, Joined, Joined]
-    assert [each.leader for each in results if isinstance(each, Joined)] == [0, 0]
+    assert [type(result) for result in results] == [tuple, Joined, Joined]
+    assert [result.leader for result in results if isinstance(result, Joined)] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_envelope_has_the_properties_that_are_equal_in_all_its_messages() -> 
 
 def test_an_envelope_continues_the_history_of_its_messages() -> None:
     stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
-    (found,) = envelopes([order(number, named=each) for number, each in enumerate(stamps, 1)])
+    (found,) = envelopes([order(number, named=stamp) for number, stamp in enumerate(stamps, 1)])
     assert {name: value.payload for name, value in found.application_properties()} == {
         "repl-path": "north",
         "repl-sequence": "5",
@@ -175,8 +175,8 @@ def test_a_container_restores_its_messages_unchanged() -> None:
     messages = [order(1, "body", named=named, **options), order(2, "\x00", session_id="s")]
     (whole,) = envelopes(messages, **{"as": "avro"})
     parts = split(whole, **{"from": "avro"})
-    assert [each.sections.properties for each in parts] == [each.sections.properties for each in messages]
-    assert [dict(each.application_properties()) for each in parts] == [named, {}]
+    assert [part.sections.properties for part in parts] == [each.sections.properties for each in messages]
+    assert [dict(part.application_properties()) for part in parts] == [named, {}]
     assert bodies(parts) == ["body", "\x00"]
 
 
@@ -212,11 +212,11 @@ def test_a_container_written_by_capture_is_split() -> None:
     for codec in ("null", "deflate"):
         whole = message(1, body=container(schema, events, codec).encode("latin-1"))
         parts = split(whole, **{"from": "avro"})
-        assert [each.body for each in parts] == [b"one", b"", b""]
+        assert [part.body for part in parts] == [b"one", b"", b""]
         assert dict(parts[0].application_properties()) == {
             "i": long(1), "d": double(1.5), "s": string("x"), "b": binary(b"\x00"), "n": NULL
         }  # fmt: skip
-        assert [dict(each.application_properties()) for each in parts[1:]] == [{}, {"i": long(-(2**63))}]
+        assert [dict(part.application_properties()) for part in parts[1:]] == [{}, {"i": long(-(2**63))}]
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
@@ -289,4 +289,4 @@ def test_a_part_of_another_session_than_its_envelope_is_rejected() -> None:
 def test_an_envelope_is_not_larger_than_estimated(name: Any) -> None:
     kind = envelope(name)
     entries = [kind.entry(order(number, f'"{"x" * number}"', named={"n": int_(number)})) for number in range(50)]
-    assert len(kind.joined(entries)) <= kind.overhead + sum(each.size for each in entries)
+    assert len(kind.joined(entries)) <= kind.overhead + sum(entry.size for entry in entries)

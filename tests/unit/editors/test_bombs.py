@@ -92,9 +92,9 @@ def test_other_tasks_run_between_the_bombs_of_a_batch() -> None:
         return results
 
     results = asyncio.run(run())
-    assert [each.reason for each in results] == [REASON] * 5
+    assert [result.reason for result in results] == [REASON] * 5
     stalls = [later - earlier for earlier, later in itertools.pairwise(beats)]
-    assert len([each for each in stalls if each > BUDGET / 2]) >= 4
+    assert len([stall for stall in stalls if stall > BUDGET / 2]) >= 4
     assert max(stalls) < 2 * BUDGET
 
 
@@ -138,14 +138,14 @@ def test_time_of_other_threads_does_not_count() -> None:
             pass
 
     others = [threading.Thread(target=spin) for _ in range(4)]
-    for each in others:
-        each.start()
+    for other in others:
+        other.start()
     try:
         assert asyncio.run(run()) == [None]
     finally:
         is_over.set()
-        for each in others:
-            each.join()
+        for other in others:
+            other.join()
 
 
 def test_limit_is_not_raised_in_the_type_checks_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_decimals_that_differ_only_in_the_34th_digit_have_different_bound_forms(
     one, other = (decimal_value("decimal128", Decimal(123456789012345678901234567890123 * 10 + n)) for n in (0, 1))
     assert digest(["a"], message(named={"a": one})) != digest(["a"], message(named={"a": other}))
     same = [decimal_value("decimal128", Decimal(text)) for text in ("5", "5.00")]
-    assert len({digest(["a"], message(named={"a": each})) for each in same}) == 1
+    assert len({digest(["a"], message(named={"a": value})) for value in same}) == 1
 
 
 def test_broker_property_that_is_no_text_rejects_the_message() -> None:

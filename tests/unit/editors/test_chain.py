@@ -125,7 +125,7 @@ def test_missing_reordered_altered_and_inserted_messages_are_reported_with_their
     verify = verifier(app)
     assert carried(verify, arrived(links[:2])) == ["passes"] * 2
     results = edit(verify, arrived([altered, stranger, moved, links[5], links[4], links[3]], 3))
-    assert [str(each) for each in results] == [
+    assert [str(result) for result in results] == [
         "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
         "ChainInserted: verify-chain: has no link in property repl-chain",
         "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
@@ -166,7 +166,7 @@ def test_a_second_chain_with_the_same_name_is_reported_as_altered(app: dict[str,
     verify = verifier(app)
     assert carried(verify, arrived(one[:2])) == ["passes"] * 2
     results = edit(verify, arrived([other[1], other[2]], 3))
-    assert [str(each).partition(":")[0] for each in results] == ["ChainAltered", "ChainAltered"]
+    assert [str(result).partition(":")[0] for result in results] == ["ChainAltered", "ChainAltered"]
     assert "number 2 of west/orders/s came before, with other content" in str(results[0])
     assert "number 3 of west/orders/s was linked to another number 2 than the one that came" in str(results[1])
 
@@ -224,7 +224,7 @@ def test_a_repeated_message_is_withheld_only_if_the_first_one_was_sent_and_settl
     again = verifier(app, duplicates="withhold")
     assert [verdict(each) for each in edit(again, links)] == ["passes"] * 3, "the source was not settled"
     results = edit(again, copies)
-    assert [verdict(each) for each in results] == ["withheld"] * 2
+    assert [verdict(result) for result in results] == ["withheld"] * 2
     assert isinstance(results[0], Withheld)
     assert results[0].reason == "verify-chain: number 1 of west/orders/s was passed on before"
     assert carried(verifier(app), copies) == ["passes"] * 2

@@ -129,8 +129,8 @@ def test_nothing_passes_while_the_store_is_unavailable(app: dict[str, str]) -> N
 def _delivered(links: Any) -> Any:
     """Return messages with links as the service delivers them."""
     made = []
-    for number, each in enumerate(links, 1):
-        copy = each.copy()
+    for number, link in enumerate(links, 1):
+        copy = link.copy()
         copy.sections.message_annotations = sections.split(delivered(number)).message_annotations
         made.append(copy)
     return made

@@ -52,8 +52,8 @@ def asked(editor: BatchEditor, *messages: Message) -> Sequence[EditedTogether]:
 
 def edited(editor: BatchEditor, *messages: Message) -> list[Message]:
     results = asked(editor, *messages)
-    assert all(isinstance(each, Sequence) for each in results), results
-    return [each[0] for each in results if isinstance(each, Sequence) and isinstance(each[0], Message)]
+    assert all(isinstance(result, Sequence) for result in results), results
+    return [result[0] for result in results if isinstance(result, Sequence) and isinstance(result[0], Message)]
 
 
 def fault(editor: BatchEditor, message: Message) -> str:
@@ -143,7 +143,7 @@ def test_a_redelivered_message_gets_the_same_claim_and_other_messages_get_others
     (claim,) = edited(check(path), first)
     claims = edited(check(path), again, part, drawing(8, b"a large body"), drawing(7, b"another body"))
     assert claims[0].encode() == claim.encode()
-    assert len({said(each)["blob"] for each in claims}) == 4
+    assert len({said(claim)["blob"] for claim in claims}) == 4
     assert len(names(path)) == 4
     unnumbered = [messages.message(None, body=b"a large body", message_id=each, origin=ORIGIN) for each in "ab"]
     assert len({said(each)["blob"] for each in edited(check(path), *unnumbered)}) == 2
@@ -212,7 +212,7 @@ def test_a_missing_blob_and_a_body_that_is_not_a_claim_reject_only_their_own_mes
     lost, good = edited(check(path), drawing(1, b"a lost body"), drawing(2, b"a large body"))
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
     results = asked(restoring(path), lost, good, drawing(3, b"no JSON", named={PROPERTY: string("x")}))
-    assert [isinstance(each, MessageRejected) for each in results] == [True, False, True]
+    assert [isinstance(result, MessageRejected) for result in results] == [True, False, True]
     assert str(results[0]).startswith("ClaimMissing: claim-restore: the blob that it claims is missing")
     assert str(results[2]).startswith("NotJson: claim-restore")
     claimed = drawing(4, b"a large body", named={PROPERTY: string("x")})
@@ -263,7 +263,7 @@ def test_unavailable_storage_holds_the_delivery_which_then_continues(tmp_path: P
         asked(editor, *messages)
     blobs.takes = 9
     claims = edited(editor, *messages)
-    assert sorted(blobs.written) == sorted(said(each)["blob"] for each in claims)
+    assert sorted(blobs.written) == sorted(said(claim)["blob"] for claim in claims)
 
 
 class Slow(FileBlobs):
@@ -302,4 +302,4 @@ def test_bodies_that_become_too_large_together_wait_before_they_are_downloaded(t
     options = ClaimRestoreStep.model_validate({"claim-restore": {"setting": "S"}}).options
     editor = ClaimRestore(FileBlobs(tmp_path / "claims.db", "busway-claims"), options)
     results = asyncio.run(editor.edit_batch([*claims, message(4)], timeout_seconds=5))
-    assert [isinstance(each, Postponed) for each in results] == [False, False, True, True]
+    assert [isinstance(result, Postponed) for result in results] == [False, False, True, True]

@@ -103,17 +103,17 @@ def test_the_same_delivery_has_the_same_result_twice(verb: str) -> None:
     case = prepared(verb)
     first, second = (edited_items(case, case.contents) for _ in range(2))
     if verb in DRAWS:
-        assert [each.state for each in first] == [each.state for each in second]
+        assert [item.state for item in first] == [item.state for item in second]
     else:
         assert list(map(result, first)) == list(map(result, second))
 
 
 def test_an_editor_of_single_messages_has_the_same_result_alone_and_in_a_batch(verb: str) -> None:
     case = prepared(verb)
-    if any(isinstance(each, BatchEditor) for each in assembled_task(case, dry_run=True).editors):
+    if any(isinstance(editor, BatchEditor) for editor in assembled_task(case, dry_run=True).editors):
         return
-    together = [(each.original.position, result(each)) for each in edited_items(case, case.contents)]
-    alone = [(n, result(each)) for n, content in enumerate(case.contents) for each in edited_items(case, [content])]
+    together = [(item.original.position, result(item)) for item in edited_items(case, case.contents)]
+    alone = [(n, result(item)) for n, content in enumerate(case.contents) for item in edited_items(case, [content])]
     assert alone == together
 
 
@@ -202,7 +202,7 @@ def test_a_hostile_message_is_at_most_rejected_and_never_quoted(verb: str, caplo
     caplog.set_level(logging.DEBUG)
     names, contents = zip(*hostile().items(), strict=True)
     # One by one: what one message does to another is not the question here.
-    results = asyncio.run(try_batches(task, [(partition, [each]) for each in contents], ManualClock(NOW)))
+    results = asyncio.run(try_batches(task, [(partition, [content]) for content in contents], ManualClock(NOW)))
     for name, result in zip(names, results, strict=True):
         assert result.ends, name
         for end in result.ends:
@@ -215,7 +215,7 @@ def test_a_hostile_message_is_at_most_rejected_and_never_quoted(verb: str, caplo
 def test_unknown_options_are_refused_at_load(verb: str) -> None:
     case = prepared(verb)
     documents = yaml.safe_load_all((case.folder / "tasks/task.yaml").read_text(encoding="utf-8"))
-    document = next(each for each in documents if each["task"] == case.task.task)
+    document = next(document for document in documents if document["task"] == case.task.task)
     options = next(each[verb] for each in document["editors"] if verb in each)
     for wrong in (None, 7, ["x"], {**options, "unheard_of": 1} if isinstance(options, dict) else {"unheard_of": 1}):
         with pytest.raises(ValidationError):

@@ -224,8 +224,8 @@ def test_no_message_is_lost_at_any_failure(tmp_path_factory: pytest.TempPathFact
             for number, _ in batch:
                 del at_source[number]
     output.fail(0, "")
-    for each in at_source.items():
-        lines[0].run(each)
+    for item in at_source.items():
+        lines[0].run(item)
     accepted = output.ids("orders")
     rejected = {id_of[number] for line in used for number in line.numbers(Outcome.REJECTED)}
     for line in used:

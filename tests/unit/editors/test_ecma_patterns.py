@@ -45,7 +45,7 @@ from tests.unit.editors.test_json_schema_suite import is_valid, load
 def test_a_pattern_is_read_as_ecma_262_does(pattern: str, matches: list[str], others: list[str]) -> None:
     made = re.compile(python_pattern(pattern))
     assert [each for each in matches if not made.search(each)] == []
-    assert [each for each in others if made.search(each)] == []
+    assert [other for other in others if made.search(other)] == []
 
 
 @pytest.mark.parametrize(

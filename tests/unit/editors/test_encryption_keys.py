@@ -71,7 +71,7 @@ def test_an_unknown_key_is_read_from_the_vault_once_per_batch() -> None:
     stranger = one(with_secrets("encrypt", SecretsThatChange(k=jwks(made("oct", "x"))), key="k"), order())
     secrets.asked.clear()
     results = edited(decrypt, stranger, sealed[2], stranger)
-    assert [getattr(each, "reason", None) for each in results] == ["UnknownKey", None, "UnknownKey"]
+    assert [getattr(result, "reason", None) for result in results] == ["UnknownKey", None, "UnknownKey"]
     assert secrets.asked == [("k", False), ("k", True)]
 
 

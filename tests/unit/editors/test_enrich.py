@@ -94,7 +94,7 @@ def test_a_missing_key_rejects_passes_or_uses_the_default_as_configured(folder: 
 
 def test_one_rejected_message_does_not_affect_the_others(folder: Path) -> None:
     results = asked(by_property(folder), order(), order("c-9"), order("c-2"))
-    assert [isinstance(each, MessageRejected) for each in results] == [False, True, False]
+    assert [isinstance(result, MessageRejected) for result in results] == [False, True, False]
 
 
 def test_facts_about_the_arrival_become_properties(folder: Path) -> None:
@@ -196,7 +196,7 @@ def dumped(value: object, blank: str) -> str:
     blank=st.sampled_from(["", " ", "\n\t"]),
 )
 def test_members_replace_or_extend_those_of_the_object(body: Any, members: Any, blank: str) -> None:
-    text = with_members(dumped(body, blank), [], [(name, dumped(each, blank)) for name, each in members.items()])
+    text = with_members(dumped(body, blank), [], [(name, dumped(member, blank)) for name, member in members.items()])
     assert json.loads(text, parse_float=Decimal) == {**body, **members}
     within = with_members(
         dumped({"o": body, "z": body}, blank), ["o"], [(n, dumped(e, blank)) for n, e in members.items()]

@@ -92,7 +92,7 @@ def test_each_of_several_returned_messages_gets_its_own_id(run: Run, several: st
 def test_an_error_in_the_function_rejects_the_message(run: Run, source: str, problem: str) -> None:
     received = message({"secret": 1}, session_id="s", partition_key="s", properties={"repl-path": "north"})
     result = run(f"def edit(m): {source}", received)
-    assert [str(each) for each in result.outcomes] == ["rejected"]
+    assert [str(outcome) for outcome in result.outcomes] == ["rejected"]
     assert problem in result.reasons[0]
     assert "secret" not in result.reasons[0]
 
@@ -100,7 +100,7 @@ def test_an_error_in_the_function_rejects_the_message(run: Run, source: str, pro
 def test_a_failing_message_does_not_affect_the_others(run: Run) -> None:
     received = [message({"n": number}, message_id=str(number)) for number in range(5)]
     result = run("def edit(m):\n    1 / (json_of(m)['n'] - 3)\n    return m", *received)
-    assert [str(each) for each in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
+    assert [str(outcome) for outcome in result.outcomes] == ["sent", "sent", "sent", "rejected", "sent"]
 
 
 def test_changed_subject_and_annotations_are_accepted(run: Run) -> None:
@@ -112,7 +112,7 @@ def test_changed_subject_and_annotations_are_accepted(run: Run) -> None:
 def test_the_place_of_a_failure_is_logged_at_debug_without_values(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "busway.editors")
     run("def edit(m):\n    raise KeyError(text_of(m))", message("a secret"))
-    (record,) = [each for each in caplog.records if each.name == "busway.editors"]
+    (record,) = [record for record in caplog.records if record.name == "busway.editors"]
     assert "own.py" in record.getMessage()
     assert "a secret" not in caplog.text
 

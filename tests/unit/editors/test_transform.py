@@ -125,7 +125,7 @@ def test_an_expression_that_fails_is_reported_without_quoting_the_body(expressio
     ],
 )
 def test_a_body_that_is_not_json_is_rejected(body: bytes, reason: str) -> None:
-    assert [each.partition(":")[0] for each in made("@", body).reasons] == [reason]
+    assert [reason.partition(":")[0] for reason in made("@", body).reasons] == [reason]
 
 
 @pytest.mark.parametrize("expression", ["to_string(@) == 'x'", "@ == @", "flatten(@, '.')", "sum(@[])", "[] | [*][*]"])

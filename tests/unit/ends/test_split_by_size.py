@@ -45,13 +45,13 @@ def test_nothing_is_lost_or_moved_and_no_run_of_several_exceeds_the_limit(sizes:
     assert [message for chunk in chunks for message in chunk] == messages
     assert all(chunks)
     for chunk in chunks:
-        assert len(chunk) == 1 or sum(len(each.content) + _LONG_OVERHEAD for each in chunk) + _ENVELOPE <= LIMIT
+        assert len(chunk) == 1 or sum(len(message.content) + _LONG_OVERHEAD for message in chunk) + _ENVELOPE <= LIMIT
 
 
 @given(st.lists(st.integers(0, 600), min_size=1, max_size=30), st.sampled_from([None, "k", "ä" * 128]))
 def test_what_fits_by_our_count_fits_by_the_bytes_of_the_batch(sizes: list[int], text: str | None) -> None:
     for chunk in split_by_size([outgoing(size, text=text) for size in sizes], LIMIT):
-        assert len(encode_batch(envelope_of(chunk[0]), [each.content for each in chunk])) <= LIMIT
+        assert len(encode_batch(envelope_of(chunk[0]), [message.content for message in chunk])) <= LIMIT
 
 
 @given(st.integers(0, 600), st.sampled_from([None, "k", "ä" * 128]))

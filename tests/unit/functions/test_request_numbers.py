@@ -24,7 +24,9 @@ SETTINGS = {
 def test_a_number_that_is_too_long_is_a_bad_request(what: str, name: str, others: dict[str, str], number: str) -> None:
     app = func.FunctionApp()
     register_status(app, CONFIG, SETTINGS)
-    serve = next(each for each in app.get_functions() if each.get_function_name() == NAME).get_user_function()
+    serve = next(
+        function for function in app.get_functions() if function.get_function_name() == NAME
+    ).get_user_function()
     request = func.HttpRequest(
         "GET", "/api/status", params={name: number, **others}, route_params={"what": what}, body=b""
     )

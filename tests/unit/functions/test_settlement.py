@@ -161,9 +161,9 @@ def test_a_session_of_two_functions_is_renewed_by_neither_until_both_have_ended(
         with host.hold("s") as first:
             await first.renew(timeout_seconds=5)
             with host.hold("s") as second, host.hold("t") as other:
-                for each in (first, second):
+                for session in (first, second):
                     with pytest.raises(TargetRefused, match="have sessions of one id"):
-                        await each.renew(timeout_seconds=5)
+                        await session.renew(timeout_seconds=5)
                 await other.renew(timeout_seconds=5)
             with pytest.raises(TargetRefused), host.hold("s") as third:
                 await third.renew(timeout_seconds=5)

@@ -71,9 +71,9 @@ def test_foreign_error_is_reported_without_its_text() -> None:
 )
 def test_worker_that_may_hang_on_large_batches_is_reported(version: str, is_old: bool) -> None:
     found = warnings({}, {"proxy_worker.version": worker_module(version)})
-    assert [f"version {version} may hang forever on a batch of more than 4 MiB" in str(each) for each in found] == (
-        [True] if is_old else []
-    )
+    assert [
+        f"version {version} may hang forever on a batch of more than 4 MiB" in str(problem) for problem in found
+    ] == ([True] if is_old else [])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_app_settings_that_double_telemetry_or_processes_are_reported(
     settings: dict[str, str], name: str | None
 ) -> None:
     """FN30, FN54."""
-    assert [each.path for each in warnings(settings, {})] == ([] if name is None else [name])
+    assert [warning.path for warning in warnings(settings, {})] == ([] if name is None else [name])
 
 
 @pytest.mark.parametrize("version", ["", "unknown", "4.41"])

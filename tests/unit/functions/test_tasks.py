@@ -141,11 +141,11 @@ def test_a_task_with_lanes_has_functions_that_share_its_pipeline() -> None:
     output = OutputThatAccepts()
     register(app, file, pipeline(output), "WEST", sessions=HostSettlement())
     functions = app.get_functions()
-    assert [each.get_function_name() for each in functions] == ["copy", "copy-lane-2", "copy-lane-3"]
-    bindings = [json.loads(each.get_function_json())["bindings"] for each in functions]
+    assert [function.get_function_name() for function in functions] == ["copy", "copy-lane-2", "copy-lane-3"]
+    bindings = [json.loads(function.get_function_json())["bindings"] for function in functions]
     assert bindings[0] == bindings[1] == bindings[2]
-    for number, each in enumerate(functions):
-        asyncio.run(each.get_user_function()([RawMessage(delivered(number))]))
+    for number, function in enumerate(functions):
+        asyncio.run(function.get_user_function()([RawMessage(delivered(number))]))
     assert output.ids("q") == ["m-0", "m-1", "m-2"]
 
 

@@ -34,9 +34,9 @@ def timers(duties: list[Duty], flush: Callable[[float], None] = lambda _: None) 
     app = func.FunctionApp()
     register_timers(app, duties, flush)
     found: dict[str, tuple[str, Any]] = {}
-    for each in app.get_functions():
-        (binding,) = each.get_bindings()
-        found[str(each.get_function_name())] = (cast("Any", binding).schedule, each.get_user_function())
+    for function in app.get_functions():
+        (binding,) = function.get_bindings()
+        found[str(function.get_function_name())] = (cast("Any", binding).schedule, function.get_user_function())
     return found
 
 

@@ -45,7 +45,7 @@ def test_a_disabled_source_is_asked_twice_a_second_and_logged_once(caplog: pytes
     """Azure's host writes an exception for each: 7,200 in an hour, for each lane of each instance."""
     pauses = pauses_of([False] * 7_200, TargetRefused("west/q: the service refused with com.microsoft:entity-disabled"))
     assert sum(pauses) == 3_600
-    assert len([each for each in caplog.records if each.levelname == "ERROR"]) == 1
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

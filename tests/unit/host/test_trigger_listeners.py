@@ -30,10 +30,10 @@ def test_functions_with_stock_bindings_are_refused_together(tmp_path: Path) -> N
         Platform(),
         wire=False,
     )
-    functions = [Function(f"{number}", f"f{number}", each, {}, None) for number, each in enumerate(TRIGGERS)]
+    functions = [Function(f"{number}", f"f{number}", trigger, {}, None) for number, trigger in enumerate(TRIGGERS)]
     with pytest.raises(ConfigError) as error:
         triggers.listeners(functions, Stopping())
-    assert [(each.path, each.problem) for each in error.value.problems] == [
+    assert [(problem.path, problem.problem) for problem in error.value.problems] == [
         ("f0.m", "this host passes encoded messages alone, expected an SDK type such as RawMessage"),
         ("f1.m", "this host passes encoded messages alone, expected an SDK type such as RawMessage"),
         ("f2.m", "this host passes bytes alone, expected `data_type` BINARY"),

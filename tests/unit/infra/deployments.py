@@ -13,7 +13,7 @@ from cli.topology.plan import load_needs
 from shared.tasks.files import Configuration
 from tests.bicep import ROOT, Resource, copy_templates, role_of, scope_of, snapshot
 
-EXAMPLES = {each.parent.name: each.parent for each in sorted(ROOT.glob("config/examples/*/connections.yaml"))}
+EXAMPLES = {path.parent.name: path.parent for path in sorted(ROOT.glob("config/examples/*/connections.yaml"))}
 FOLDERS = {"config": ROOT / "config", **EXAMPLES}
 
 type Json = dict[str, Any]
@@ -144,7 +144,7 @@ class Prediction:
 
     def of(self, kind: str) -> Iterator[Resource]:
         """Yield the resources of a type."""
-        return (each for each in self.resources if each["type"] == kind)
+        return (resource for resource in self.resources if resource["type"] == kind)
 
     def one(self, kind: str) -> Json:
         """Return the properties of the only resource of a type."""
@@ -163,7 +163,7 @@ def predict(folder: Path, deployments: Mapping[str, Json]) -> dict[str, Predicti
     modules = []
     for name, parameters in deployments.items():
         (folder / f"{name}.json").write_text(json.dumps(parameters))
-        given = "\n".join(f"    {each}: loadJsonContent('{name}.json').{each}" for each in parameters)
+        given = "\n".join(f"    {parameter}: loadJsonContent('{name}.json').{parameter}" for parameter in parameters)
         modules.append(
             f"module {name} 'main.bicep' = {{\n  name: '{name}'\n  scope: resourceGroup('{name}')\n"
             f"  params: {{\n{given}\n  }}\n}}\n"

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 ALERTS: Mapping[str, Mapping[str, Any]] = {
     each["name"]: each for each in yaml.safe_load((ROOT / "infra/modules/alerts.yaml").read_text())
 }
-OF_METRICS = [name for name, each in ALERTS.items() if each["needs"] == "metrics"]
+OF_METRICS = [name for name, alert in ALERTS.items() if alert["needs"] == "metrics"]
 WORKBOOK = json.loads((ROOT / "infra/modules/workbook.json").read_text())
 SOURCE = {
     names.TASK: "orders",
@@ -95,7 +95,7 @@ class App:
     def fires(self, alert: Mapping[str, Any]) -> list[dict[str, Any]]:
         end = NOON + timedelta(minutes=self._minutes)
         start = end - _duration(alert["window"])
-        visible = [each for each in self.rows if start <= each["TimeGenerated"] <= end - self.late]
+        visible = [row for row in self.rows if start <= row["TimeGenerated"] <= end - self.late]
         rows = kusto.run(alert["query"], {"AppMetrics": visible})
         if alert.get("missing"):
             return [] if rows else [{}]
@@ -268,8 +268,8 @@ def test_lost_journal_records_and_rejected_messages_fire_for_as_long_as_their_wi
 
 
 def test_every_query_names_metrics_attributes_and_functions_that_exist() -> None:
-    queries = [each["query"] for each in ALERTS.values()] + [text for _, text in _charts()]
-    known = {each.name for each in names.METRICS}
+    queries = [alert["query"] for alert in ALERTS.values()] + [text for _, text in _charts()]
+    known = {metric.name for metric in names.METRICS}
     attributes = {value for value in vars(names).values() if isinstance(value, str)}
     for query in queries:
         assert set(re.findall(r"Properties\['([^']+)'\]", query)) <= attributes

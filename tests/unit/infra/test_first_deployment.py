@@ -173,15 +173,15 @@ def test_an_app_joins_a_network_and_a_plan_that_exist(predicted: Mapping[str, Pr
     assert (site["serverFarmId"], site["virtualNetworkSubnetId"]) == (PLAN, f"{SUBNETS}/app")
     endpoints = list(found.of("Microsoft.Network/privateEndpoints"))
     assert endpoints
-    assert {each["properties"]["subnet"]["id"] for each in endpoints} == {f"{SUBNETS}/endpoints"}
+    assert {endpoint["properties"]["subnet"]["id"] for endpoint in endpoints} == {f"{SUBNETS}/endpoints"}
     # Who registers them is others' business without zones.
     assert list(found.of("Microsoft.Network/privateEndpoints/privateDnsZoneGroups")) == []
 
 
 def test_zones_are_a_parameter(predicted: Mapping[str, Prediction]) -> None:
     assert {
-        name: each.one("Microsoft.Web/serverfarms")["zoneRedundant"]
-        for name, each in predicted.items()
+        name: prediction.one("Microsoft.Web/serverfarms")["zoneRedundant"]
+        for name, prediction in predicted.items()
         if name != "joined"
     } == {"small": True, "premium": True}
     # Without a network Container Apps refuses zones.
@@ -192,8 +192,8 @@ def test_journals_captures_and_results_are_deleted_some_day(predicted: Mapping[s
     policy = predicted["premium"].one("Microsoft.Storage/storageAccounts/managementPolicies")["policy"]
     rules = {each["name"]: each for each in policy["rules"]}
     days = {
-        name: each["definition"]["actions"]["baseBlob"]["delete"]["daysAfterModificationGreaterThan"]
-        for name, each in rules.items()
+        name: rule["definition"]["actions"]["baseBlob"]["delete"]["daysAfterModificationGreaterThan"]
+        for name, rule in rules.items()
     }
     assert days == {"old-journals": 40, "old-captures": 40, "old-results": 90}
     # Written once; without it the job could not tell whose journal it continues.

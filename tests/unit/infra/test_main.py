@@ -70,9 +70,9 @@ def predicted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Prediction]
 
 def entities_and_rules(prediction: Prediction) -> tuple[dict[tuple[Kind, str], Json], dict[str, Json]]:
     entities = {
-        (KINDS[each["type"]], each["name"]): each.get("properties", {})
-        for each in prediction.resources
-        if each["type"] in KINDS
+        (KINDS[resource["type"]], resource["name"]): resource.get("properties", {})
+        for resource in prediction.resources
+        if resource["type"] in KINDS
     }
     return entities, {each["name"].rpartition("/")[0]: each["properties"] for each in prediction.of(RULES)}
 
@@ -118,12 +118,15 @@ def test_the_local_broker_has_the_same_after_apply(predicted: Mapping[str, Predi
         found_rules = {}
         for folder, place in FOLDERS.items():
             connections = {
-                alias: each for alias, each in loaded(place)[0].connections.items() if each.kind == "service-bus"
+                alias: connection
+                for alias, connection in loaded(place)[0].connections.items()
+                if connection.kind == "service-bus"
             }
             if not connections:
                 continue
             settings = {
-                str(each.setting): broker.connection_string(f"{folder}-{alias}") for alias, each in connections.items()
+                str(connection.setting): broker.connection_string(f"{folder}-{alias}")
+                for alias, connection in connections.items()
             }
             addresses = [
                 part for alias in connections for part in ("--admin", f"{alias}={admin.address(f'{folder}-{alias}')}")
@@ -133,9 +136,9 @@ def test_the_local_broker_has_the_same_after_apply(predicted: Mapping[str, Predi
             )
             # 4: topics of applications have no subscription in some examples, which a person must decide.
             assert done.exit_code in {0, 4}, done.output
-            for alias, each in connections.items():
+            for alias, connection in connections.items():
                 site = f"{folder}-{alias}"
-                with administration_client(str(each.setting), settings, address=admin.address(site)) as client:
+                with administration_client(str(connection.setting), settings, address=admin.address(site)) as client:
                     for entity in read_service_bus(client).entities.values():
                         name = f"{site}/{'/'.join(entity.name.parts)}"
                         wanted = entities.get((entity.name.kind, name), {})
@@ -146,7 +149,7 @@ def test_the_local_broker_has_the_same_after_apply(predicted: Mapping[str, Predi
                         }
                         if entity.name.kind is Kind.SUBSCRIPTION:
                             found_rules[name] = [(rule.name, str(rule.filter), rule.action) for rule in entity.rules]
-    assert found == {key: each for key, each in entities.items() if key[0] not in {Kind.HUB, Kind.CONSUMER_GROUP}}
+    assert found == {key: entity for key, entity in entities.items() if key[0] not in {Kind.HUB, Kind.CONSUMER_GROUP}}
     assert found_rules == {
         name: [
             ("busway", rules[name]["sqlFilter"]["sqlExpression"], rules[name].get("action", {}).get("sqlExpression"))
@@ -164,7 +167,7 @@ def _arm(value: object, wanted: object) -> object:
 
 def _planned(configuration: Configuration) -> dict[str, Connection]:
     """Return the connections whose entities Busway deploys."""
-    return {alias: each for alias, each in configuration.connections.items() if each.is_namespace}
+    return {alias: connection for alias, connection in configuration.connections.items() if connection.is_namespace}
 
 
 def test_the_app_receives_from_its_sources_and_sends_to_its_targets_and_may_do_nothing_else(
@@ -173,7 +176,9 @@ def test_the_app_receives_from_its_sources_and_sends_to_its_targets_and_may_do_n
     service_bus, event_hubs = set(), set()
     for folder, place in FOLDERS.items():
         configuration, needs = loaded(place)
-        sites = {alias: f"{folder}-{needs.aliases[each.key]}" for alias, each in _planned(configuration).items()}
+        sites = {
+            alias: f"{folder}-{needs.aliases[connection.key]}" for alias, connection in _planned(configuration).items()
+        }
         for task in configuration.tasks:
             source, site = task.source, sites.get(task.source.connection)
             if site is None:
@@ -246,7 +251,7 @@ def test_every_app_setting_that_the_app_reads_is_set(folder: str, predicted: Map
     assert store_problem(configuration, settings) is None
     assert loss_watches(configuration, settings).watches
     assert nightly_settings(settings) is not None
-    known = {each.setting for each in configuration.connections.values()} | storage_settings(configuration)
+    known = {connection.setting for connection in configuration.connections.values()} | storage_settings(configuration)
     assert {each for each in settings.missing if not SET_BY_OTHERS.match(each)} <= known
 
 
@@ -275,9 +280,9 @@ def test_a_private_deployment_has_no_public_address_and_an_endpoint_for_each_ser
 ) -> None:
     found = predicted["private"]
     public = {
-        each["name"]: each["properties"]["publicNetworkAccess"]
-        for each in found.resources
-        if "publicNetworkAccess" in each.get("properties", {})
+        resource["name"]: resource["properties"]["publicNetworkAccess"]
+        for resource in found.resources
+        if "publicNetworkAccess" in resource.get("properties", {})
     }
     journal = next(name for name in public if name.startswith("journal"))
     # Capture writes as a trusted service, through the address that is closed to everybody else.
@@ -303,7 +308,7 @@ def test_a_private_deployment_has_no_public_address_and_an_endpoint_for_each_ser
     assert {"privatelink.servicebus.windows.net", "privatelink.vaultcore.azure.net"} < zones
     (network,) = found.of("Microsoft.Network/virtualNetworks")
     subnets = {each["name"]: each["properties"] for each in network["properties"]["subnets"]}
-    assert {name: each["addressPrefix"] for name, each in subnets.items()} == {
+    assert {name: subnet["addressPrefix"] for name, subnet in subnets.items()} == {
         "app": "10.90.0.0/24", "endpoints": "10.90.1.0/24", "nightly": "10.90.2.0/24",
     }  # fmt: skip
     site = found.one("Microsoft.Web/sites")
@@ -330,7 +335,7 @@ def test_flex_consumption_has_the_instances_that_the_parameters_name(predicted: 
 def test_a_journal_in_a_hub_is_captured(predicted: Mapping[str, Prediction]) -> None:
     found = predicted["private"]
     hubs = {each["name"]: each["properties"] for each in found.of("Microsoft.EventHub/namespaces/eventhubs")}
-    assert {name for name, each in hubs.items() if "captureDescription" in each} == {"eh-readings/journal"}
+    assert {name for name, hub in hubs.items() if "captureDescription" in hub} == {"eh-readings/journal"}
     capture = hubs["eh-readings/journal"]["captureDescription"]
     assert capture["destination"]["properties"]["blobContainer"] == "journal-capture"
     account = capture["destination"]["properties"]["storageAccountResourceId"]
@@ -351,7 +356,7 @@ def test_places_secrets_and_stores_of_others_are_respected(predicted: Mapping[st
     assert namespaces["sb-west"]["sku"] == {"name": "Premium", "tier": "Premium", "capacity": 2}
     entities, _ = entities_and_rules(found)
     assert (Kind.QUEUE, "sb-west/emea~orders") in entities
-    shared = [each for each in found.resources if each["name"] == "sb-shared/orders"]
+    shared = [resource for resource in found.resources if resource["name"] == "sb-shared/orders"]
     assert [each["id"].split("/")[4] for each in shared] == ["private-other"]
     settings = settings_of(found)
     assert settings["PARTNER__fullyQualifiedNamespace"] == "partner.servicebus.example"
@@ -379,7 +384,7 @@ def test_a_premium_plan_and_what_is_switched_off(predicted: Mapping[str, Predict
     assert settings["BUSWAY_NIGHTLY_JOB"] == settings["BUSWAY_RECONCILIATION"] == ""
     assert settings["WEST"].startswith("@Microsoft.KeyVault")
     assert "WEST__fullyQualifiedNamespace" not in settings
-    kinds = {each["type"] for each in found.resources}
+    kinds = {resource["type"] for resource in found.resources}
     switched_off = {
         "Microsoft.App/jobs", "Microsoft.Insights/scheduledQueryRules", "Microsoft.KeyVault/vaults",
         "Microsoft.ServiceBus/namespaces/queues", "Microsoft.EventHub/namespaces/eventhubs",
@@ -393,7 +398,7 @@ def test_a_premium_plan_and_what_is_switched_off(predicted: Mapping[str, Predict
 
 def test_what_is_on_without_a_parameter(predicted: Mapping[str, Prediction]) -> None:
     found = predicted["public"]
-    kinds = {each["type"] for each in found.resources}
+    kinds = {resource["type"] for resource in found.resources}
     expected = {
         "Microsoft.App/jobs", "Microsoft.ContainerRegistry/registries", "Microsoft.Insights/workbooks",
         "Microsoft.Insights/scheduledQueryRules",
@@ -415,8 +420,8 @@ def test_what_is_on_without_a_parameter(predicted: Mapping[str, Prediction]) -> 
 
 def test_the_alerts_and_the_workbook_are_deployed_unless_switched_off(predicted: Mapping[str, Prediction]) -> None:
     alerts = {each["name"]: each for each in yaml.safe_load((ROOT / "infra/modules/alerts.yaml").read_text())}
-    of_metrics = {name for name, each in alerts.items() if each["needs"] == "metrics"}
-    rules = {name: _rules(each) for name, each in predicted.items()}
+    of_metrics = {name for name, alert in alerts.items() if alert["needs"] == "metrics"}
+    rules = {name: _rules(prediction) for name, prediction in predicted.items()}
     assert set(rules["public"]) == {*alerts, "workbook"}
     assert set(rules["private"]) == of_metrics
     assert set(rules["premium"]) == {"workbook"}

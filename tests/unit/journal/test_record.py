@@ -224,14 +224,14 @@ def test_withheld_message_has_stage_and_reason() -> None:
         delivered(3, named=path, time_to_live=1000, enqueued=ENQUEUED - 20_000),
         delivered(4, body=b"drop"),
     )
-    outcomes = [(each["src_seq"], each["outcome"], each["stage"]) for each in line.records(Role.TARGET)]
+    outcomes = [(record["src_seq"], record["outcome"], record["stage"]) for record in line.records(Role.TARGET)]
     assert outcomes == [
         (1, "filtered", "routed"),
         (2, "looped", "routed"),
         (3, "expired", "stamped"),
         (4, "filtered", "edited"),
     ]
-    assert all(each["reason"] for each in line.records(Role.TARGET))
+    assert all(record["reason"] for record in line.records(Role.TARGET))
     assert line.records(Role.SOURCE)[2]["expires_at"] == (ENQUEUED - 19_000) * 1000
     assert line.records(Role.SOURCE)[1]["hops"] == ["east", "west"]
 
@@ -321,7 +321,7 @@ def test_a_flush_is_one_gzip_member_of_json_lines() -> None:
     line.run(*(delivered(number) for number in range(3)))
     (member,) = line.sink.members[Stream("copy", Role.SOURCE)]
     lines = gzip.decompress(member).splitlines()
-    assert [json.loads(each)["src_seq"] for each in lines] == [0, 1, 2]
+    assert [json.loads(line)["src_seq"] for line in lines] == [0, 1, 2]
 
 
 def test_a_dead_letter_has_its_reason_and_an_expired_message_the_end_of_its_lock() -> None:

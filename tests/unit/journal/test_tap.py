@@ -156,9 +156,9 @@ def test_copies_of_subscriptions_with_different_rules_have_the_same_content(role
 
     def content(*selected_by: Rule) -> str:
         copy = Message.received(delivered(4), WEST)
-        for each in selected_by:
-            each.apply(RuleProperties(copy))
-        record = seen(copy.encode(), role, actions=[each.action for each in rules])
+        for rule in selected_by:
+            rule.apply(RuleProperties(copy))
+        record = seen(copy.encode(), role, actions=[rule.action for rule in rules])
         return str(record["property_digest"])
 
     assert {content(), content(rules[0]), content(rules[1]), content(*rules)} == {content()}

@@ -54,13 +54,15 @@ class Line:
     def replay(self, start: int = 100) -> None:
         """Send everything in `rejects` to the source again, and process it."""
         taken = self.rejects.accepted.pop("rejected", [])
-        asyncio.run(self.line.run([sent_again(each.content, start + number) for number, each in enumerate(taken)]))
+        asyncio.run(
+            self.line.run([sent_again(message.content, start + number) for number, message in enumerate(taken)])
+        )
 
     def sent(self) -> list[str | None]:
         return self.output.ids("orders")
 
     def outcomes(self) -> list[tuple[int | None, int | None, Outcome]]:
-        return [(each.arrival.sequence_number, each.part, each.outcome) for each in self.journal.records]
+        return [(record.arrival.sequence_number, record.part, record.outcome) for record in self.journal.records]
 
 
 class Alone:

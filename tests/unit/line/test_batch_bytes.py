@@ -117,7 +117,7 @@ class OutputThatMeasures(OutputThatAccepts):
         self.most = 0
 
     async def send(self, entity, messages, *, timeout_seconds):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as above
-        self.most = max(self.most, sum(len(each.content) for each in messages))
+        self.most = max(self.most, sum(len(message.content) for message in messages))
         return await super().send(entity, messages, timeout_seconds=timeout_seconds)
 
 
@@ -140,7 +140,9 @@ def result(made: Task, batch: Sequence[bytes]) -> Result:
     assert isinstance(output, OutputThatAccepts)
     assert rejects is not None
     assert isinstance(rejects.output, OutputThatAccepts)
-    outcomes = [(each.arrival.sequence_number, each.message_id, each.outcome, each.part) for each in journal.records]
+    outcomes = [
+        (record.arrival.sequence_number, record.message_id, record.outcome, record.part) for record in journal.records
+    ]
     return Result(output.ids("orders"), rejects.output.ids("rejected"), outcomes, output.calls)
 
 
@@ -176,16 +178,16 @@ def test_each_message_has_the_same_result_whatever_its_neighbours(
 
     alone = [result(task(OutputThatAccepts(), [Growing()], limit), [each]).outcomes[0][2] for each in batch_of(*batch)]
     too_large = {
-        number for number, each in enumerate(alone, 1) if each is Outcome.REJECTED and batch[number - 1] != "bad"
+        number for number, outcome in enumerate(alone, 1) if outcome is Outcome.REJECTED and batch[number - 1] != "bad"
     }
     few, all_at_once = outcome(limit), outcome(sys.maxsize)
     assert few.sent == [
         each for each in all_at_once.sent if each is None or int(each[2:].partition("/")[0]) not in too_large
     ]
-    assert [each for each in few.outcomes if each[0] not in too_large] == [
-        each for each in all_at_once.outcomes if each[0] not in too_large
+    assert [outcome for outcome in few.outcomes if outcome[0] not in too_large] == [
+        outcome for outcome in all_at_once.outcomes if outcome[0] not in too_large
     ]
-    assert {each[0] for each in few.outcomes if each[2] is Outcome.REJECTED} == too_large | {
+    assert {outcome[0] for outcome in few.outcomes if outcome[2] is Outcome.REJECTED} == too_large | {
         number for number, each in enumerate(batch, 1) if each == "bad"
     }
 
@@ -298,8 +300,8 @@ def test_function_hands_over_what_all_parts_of_the_batch_have_become() -> None:
     with collecting() as collected:
         asyncio.run(Pipeline(made, journal, clock, sleep_by(clock)).run(batch_of("20", "20", "20", "20", "1")))
     assert len(collected[output]) == 5
-    assert [each.outcome for each in journal.records] == [Outcome.SENT] * 5
-    assert [each.arrival.sequence_number for each in journal.records] == [1, 2, 3, 4, 5]
+    assert [record.outcome for record in journal.records] == [Outcome.SENT] * 5
+    assert [record.arrival.sequence_number for record in journal.records] == [1, 2, 3, 4, 5]
 
 
 class OutputThatIsDownForThird(OutputThatAccepts):
@@ -324,7 +326,7 @@ def test_what_was_handed_over_stays_at_the_source_if_a_later_message_does() -> N
     journal, clock = JournalInMemory(), clock_at_delivery()
     with collecting(), pytest.raises(TargetUnavailable):
         asyncio.run(Pipeline(made, journal, clock, sleep_by(clock)).run(batch_of("20", "20", "20", "20")))
-    found = [(each.arrival.sequence_number, each.outcome) for each in journal.records]
+    found = [(record.arrival.sequence_number, record.outcome) for record in journal.records]
     assert found == [(1, Outcome.RETRY), (2, Outcome.RETRY), (3, Outcome.RETRY)]
 
 

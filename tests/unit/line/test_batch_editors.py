@@ -55,8 +55,8 @@ class Together:
         if self._faults:
             self._faults -= 1
             raise TargetUnavailable("store: away")
-        self.given.append([body(each) for each in messages])
-        return self._edit([each.copy() for each in messages])
+        self.given.append([body(message) for message in messages])
+        return self._edit([message.copy() for message in messages])
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         assert timeout_seconds > 0
@@ -106,10 +106,10 @@ class Line:
 
     def sent(self) -> list[str]:
         assert isinstance(self.output, OutputThatAccepts)
-        return [body(each) for each in self.output.messages("orders")]
+        return [body(message) for message in self.output.messages("orders")]
 
     def ends(self) -> list[tuple[int | None, Outcome, str | None]]:
-        return [(each.arrival.sequence_number, each.outcome, each.target) for each in self.journal.records]
+        return [(record.arrival.sequence_number, record.outcome, record.target) for record in self.journal.records]
 
 
 def body(message: Message) -> str:
@@ -150,20 +150,22 @@ def test_editors_before_and_after_a_join_run_in_their_order() -> None:
 def test_refused_joined_message_rejects_each_of_its_messages() -> None:
     line = Line(Together(one_envelope), output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "c") == {Outcome.REJECTED: 3}
-    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "c"]
+    assert [body(message) for message in line.rejects.messages("rejected")] == ["a", "b", "c"]
     assert line.ends() == [(number, Outcome.REJECTED, "west/rejected") for number in (1, 2, 3)]
 
 
 def test_invalid_message_is_rejected_and_the_others_are_joined() -> None:
     def all_but_b(messages: Sequence[Message]) -> Sequence[EditedTogether]:
-        good = [each for each in messages if body(each) != "b"]
+        good = [message for message in messages if body(message) != "b"]
         joined = iter(one_envelope(good))
-        results = [MessageRejected("NoB", "b is none") if body(each) == "b" else next(joined) for each in messages]
+        results = [
+            MessageRejected("NoB", "b is none") if body(message) == "b" else next(joined) for message in messages
+        ]
         return [
-            Joined(next(index for index, each in enumerate(messages) if body(each) != "b"))
-            if isinstance(each, Joined)
-            else each
-            for each in results
+            Joined(next(index for index, message in enumerate(messages) if body(message) != "b"))
+            if isinstance(result, Joined)
+            else result
+            for result in results
         ]
 
     line = Line(Together(all_but_b))
@@ -291,11 +293,11 @@ def test_split_before_a_join_is_allowed_and_after_it_refused() -> None:
     ]  # fmt: skip
     line = Line(Together(one_envelope), Alone(in_two))
     assert line.run("a", "") == {Outcome.REJECTED: 2}
-    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", ""]
+    assert [body(message) for message in line.rejects.messages("rejected")] == ["a", ""]
 
 
 def test_an_editor_that_does_not_join_also_gets_messages_that_were_already_sent() -> None:
-    editor = Together(lambda messages: [(each,) for each in messages], joins=False)
+    editor = Together(lambda messages: [(message,) for message in messages], joins=False)
     line = Line(editor)
     line.run("a")
     assert line.run("a", "b", numbers=[1, 2]) == {Outcome.SENT: 2}
@@ -322,7 +324,7 @@ def test_nested_joins_share_the_outcome() -> None:
     assert line.ends()[2] == (3, Outcome.FILTERED, None)
     line = Line(*editors, output=OutputThatRejects(lambda message: message.message_id == "envelope"))
     assert line.run("a", "b", "b") == {Outcome.REJECTED: 3}
-    assert [body(each) for each in line.rejects.messages("rejected")] == ["a", "b", "b"]
+    assert [body(message) for message in line.rejects.messages("rejected")] == ["a", "b", "b"]
 
 
 def test_messages_joined_to_a_withheld_one_are_withheld() -> None:
@@ -344,7 +346,7 @@ def test_message_at_which_an_editor_fails_is_rejected_and_the_others_are_joined(
     """An untrusted producer may cause an unexpected exception, which must not hold the batch."""
 
     def fails_at_c(messages: Sequence[Message]) -> Sequence[EditedTogether]:
-        if any(body(each) == "c" for each in messages):
+        if any(body(message) == "c" for message in messages):
             raise RecursionError("quotes the body")
         return one_envelope(messages)
 

@@ -43,7 +43,7 @@ def binding(**options: Any) -> BindingOutput:
 
 
 def pipeline(origin: Origin, *targets: Target, opens: bool = False, journal: JournalInMemory | None = None) -> Pipeline:
-    router = Router([Route(each) for each in targets])
+    router = Router([Route(target) for target in targets])
     rejects = Target(OutputThatAccepts(), "west", "rejected")
     task = Task("copy", origin, [], router, rejects, Keep(), None, opens_envelopes=opens)
     clock = clock_at_delivery()
@@ -61,7 +61,7 @@ def handed_over(output: BindingOutput, batch: Sequence[bytes], journal: JournalI
 
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_envelope_restores_every_section_bit_for_bit(sections: list[Sections]) -> None:
-    encoded = [Message(each, Message.received(delivered(1), WEST).arrival).encode() for each in sections]
+    encoded = [Message(section, Message.received(delivered(1), WEST).arrival).encode() for section in sections]
     events = [Event("west/orders", str(number), "service-bus", content) for number, content in enumerate(encoded)]
     texts = envelopes([encode_event(event) for event in events], 2_000)
     assert [event for text in texts for event in open_envelope(text.encode())] == events
@@ -78,10 +78,10 @@ def test_function_gets_as_few_texts_as_the_size_limit_allows() -> None:
     assert all(len(text) <= 4_000 for text in texts)
     assert 2 <= len(texts) < 20
     opened = [event for text in texts for event in open_envelope(text.encode())]
-    assert [Message.received(each.content, CARRIER).message_id for each in opened] == [
+    assert [Message.received(event.content, CARRIER).message_id for event in opened] == [
         string(f"m-{number}") for number in range(50)
     ]
-    assert {(each.source, each.kind) for each in opened} == {("west/orders", "service-bus")}
+    assert {(event.source, event.kind) for event in opened} == {("west/orders", "service-bus")}
     # One text is a CloudEvent in structured mode, several are a batch.
     alone = json.loads(handed_over(binding(), [delivered(1)])[0])
     assert (alone["specversion"], alone["type"]) == ("1.0", "busway.message")
@@ -158,8 +158,8 @@ def test_no_message_counts_as_sent_if_another_target_keeps_the_batch_at_its_sour
     with pytest.raises(TargetUnavailable), collecting() as collected:
         asyncio.run(line.run([delivered(1), delivered(2, named={"sdk": long(1)}), delivered(3)]))
     # The function raises, so the host is asked for nothing.
-    assert [each.outcome for each in journal.records] == [Outcome.RETRY] * 3
-    assert not any(each.is_handed_over for each in journal.records)
+    assert [record.outcome for record in journal.records] == [Outcome.RETRY] * 3
+    assert not any(record.is_handed_over for record in journal.records)
     assert len(collected[output]) == 2
 
 
@@ -172,7 +172,7 @@ def test_short_outage_of_another_target_gives_each_message_to_the_binding_once()
             Pipeline(task, journal, clock, sleep_by(clock)).run([delivered(1), delivered(2, named={"sdk": long(1)})])
         )
     assert len(collected[output]) == 1
-    assert [(each.outcome, each.is_handed_over) for each in journal.records] == [
+    assert [(record.outcome, record.is_handed_over) for record in journal.records] == [
         *((Outcome.SENT, True), (Outcome.SENT, False))
     ]
 
@@ -193,7 +193,7 @@ def test_message_that_the_host_could_not_send_is_not_withheld_at_its_redelivery(
 def test_same_message_has_different_event_ids_in_different_tasks() -> None:
     one, other = binding(), BindingOutput("fan-out", "east", "EAST", "queue", "carrier", source_kind="service-bus")
     message = Message.received(delivered(1), WEST)
-    ids = [open_envelope(each.text(message, None).encode())[0].id for each in (one, other)]
+    ids = [open_envelope(output.text(message, None).encode())[0].id for output in (one, other)]
     assert len(set(ids)) == 2
 
 

@@ -195,7 +195,7 @@ def test_refused_renewal_is_tried_and_logged_once(caplog: pytest.LogCaptureFixtu
     assert line.clock.monotonic() <= LOCK - LOCK_MARGIN_SECONDS
     with pytest.raises(TargetUnavailable):
         line.deliver(1)
-    assert [each.message for each in caplog.records if "renewed" in each.message] == [
+    assert [record.message for record in caplog.records if "renewed" in record.message] == [
         "copy: batches from west/orders wait only as long as their locks last, these cannot be renewed: no right"
     ], "once for the task"
 
@@ -254,7 +254,9 @@ def test_a_refusing_target_and_its_recovery_are_logged_once_each(caplog: pytest.
         line.deliver(1)
     line.at[line.clock.monotonic() + 300] = output.put_up
     line.deliver(1)
-    logged = [each.message for each in caplog.records if "retried" in each.message or "recovered" in each.message]
+    logged = [
+        record.message for record in caplog.records if "retried" in record.message or "recovered" in record.message
+    ]
     assert [each.split(" after ")[0] for each in logged] == [
         "copy: the batch waits and is retried: east/orders: it is disabled",
         "copy: east/orders recovered",

@@ -27,8 +27,8 @@ def test_event_that_is_in_an_envelope_twice_is_sent_once_and_both_are_recorded()
     line.run(f"[{a},{event('b', 2)},{a}]")
     assert line.sent() == ["m-1", "m-2"]
     assert line.outcomes() == [(1, number, Outcome.SENT) for number in range(3)]
-    assert [each.is_remembered for each in line.journal.records] == [False, False, True]
-    assert [each.is_joined for each in line.journal.records] == [False, False, True]
+    assert [record.is_remembered for record in line.journal.records] == [False, False, True]
+    assert [record.is_joined for record in line.journal.records] == [False, False, True]
 
 
 def test_the_record_of_a_copy_in_another_envelope_differs_from_that_of_a_second_delivery() -> None:
@@ -39,7 +39,9 @@ def test_the_record_of_a_copy_in_another_envelope_differs_from_that_of_a_second_
         asyncio.run(line.line.run([content]))
     asyncio.run(line.line.run([envelopes[0], envelopes[1]]))
     assert line.sent() == ["m-1", "m-2/0", "m-2/1", "m-2/2"]
-    found = [(each.arrival.sequence_number, each.is_remembered, each.is_joined) for each in line.journal.records]
+    found = [
+        (record.arrival.sequence_number, record.is_remembered, record.is_joined) for record in line.journal.records
+    ]
     assert set(found[:4]) == {(7, False, False)}
     assert set(found[4:]) == {(7, True, False), (8, True, True)}
 
@@ -115,9 +117,9 @@ def test_only_the_same_content_makes_a_copy_of_an_event(name: str, *, together: 
     forged = event("a", 1, **FORGERIES[name])
     for texts in [(forged, event("a", 1))] if together else [(forged,), (event("a", 1),)]:
         line.run(*texts, start=len(line.journal.records) + 1)
-    bodies = [each.body for each in line.output.messages("orders")]
+    bodies = [message.body for message in line.output.messages("orders")]
     assert bodies.count(b"body") == 1
-    assert not any(each.is_joined or each.is_remembered for each in line.journal.records)
+    assert not any(record.is_joined or record.is_remembered for record in line.journal.records)
     line.run(event("a", 1), start=9)
     assert line.outcomes()[-1] == (9, None, Outcome.SENT)
     assert line.journal.records[-1].is_joined

@@ -153,7 +153,9 @@ def test_deduplicate_remembers_the_messages_of_envelopes() -> None:
 
 def test_messages_without_an_id_get_different_ids_that_do_not_depend_on_the_envelope() -> None:
     contents = [Message.received(delivered(number, message_id=None), WEST).encode() for number in (1, 2)]
-    one, two = (encode_event(Event("s", str(number), "service-bus", each)) for number, each in enumerate(contents))
+    one, two = (
+        encode_event(Event("s", str(number), "service-bus", content)) for number, content in enumerate(contents)
+    )
     line, other = Line(), Line()
     line.run(f"[{one},{two}]")
     other.run(two, one, start=50)
@@ -181,8 +183,10 @@ def test_an_envelope_within_an_envelope_is_sent_as_a_message() -> None:
 def test_each_message_of_an_envelope_keeps_its_session() -> None:
     contents = [Message.received(delivered(n, session_id=f"s-{n}"), WEST).encode() for n in (1, 2)]
     line = Line()
-    line.run(one_text(*(encode_event(Event("s", str(n), "service-bus", each)) for n, each in enumerate(contents))))
-    assert [each.session_id for each in line.output.accepted["orders"]] == ["s-1", "s-2"]
+    line.run(
+        one_text(*(encode_event(Event("s", str(n), "service-bus", content)) for n, content in enumerate(contents)))
+    )
+    assert [message.session_id for message in line.output.accepted["orders"]] == ["s-1", "s-2"]
 
 
 def test_remaining_time_to_live_is_counted_from_the_arrival_of_the_envelope() -> None:
@@ -191,7 +195,9 @@ def test_remaining_time_to_live_is_counted_from_the_arrival_of_the_envelope() ->
     ]
     line = Line(ttl=Remaining())
     line.clock.advance(7)
-    line.run(one_text(*(encode_event(Event("s", str(n), "service-bus", each)) for n, each in enumerate(contents))))
+    line.run(
+        one_text(*(encode_event(Event("s", str(n), "service-bus", content)) for n, content in enumerate(contents)))
+    )
     (sent,) = line.output.messages("orders")
     assert (sent.message_id, sent.time_to_live) == (string("m-2"), 53_000)
     assert [end for _, _, end in line.outcomes()] == [Outcome.EXPIRED, Outcome.SENT]
@@ -203,7 +209,7 @@ def test_envelopes_of_a_hub_are_opened_in_each_partition() -> None:
     asyncio.run(line.line.run([content], "0"))
     asyncio.run(line.line.run([content], "1"))
     assert line.sent() == ["m-1", "m-2", "m-3"]
-    assert {each.arrival.origin.partition for each in line.journal.records} == {"0", "1"}
+    assert {record.arrival.origin.partition for record in line.journal.records} == {"0", "1"}
 
 
 # Messages that are not envelopes, and limits
@@ -258,4 +264,4 @@ def test_rejects_of_a_large_envelope_take_no_more_room_than_the_envelope() -> No
     with pytest.raises(Exception, match="rejected messages in a row"):
         line.run(text)
     held = line.rejects.accepted["rejected"]
-    assert sum(len(each.content) for each in held) < 2 * len(text)
+    assert sum(len(message.content) for message in held) < 2 * len(text)

@@ -86,7 +86,7 @@ def test_partition_keep_sends_to_the_partition_of_the_batch() -> None:
     hub = OutputThatAccepts()
     run(task_to(Target(hub, "east", "hub", partition=KEEP_PARTITION)), event(1, "k"))
     run(task_to(Target(hub, "east", "hub", partition="0")), event(2, "k"))
-    assert [each.partition for each in hub.accepted["hub"]] == ["3", "0"]
+    assert [message.partition for message in hub.accepted["hub"]] == ["3", "0"]
 
 
 def test_a_batch_without_a_partition_from_the_host_is_not_sent() -> None:

@@ -130,7 +130,7 @@ def test_a_failure_in_busway_itself_leaves_no_invocation_waiting() -> None:
 
     one = One(OutputThatAccepts(), editors=[Editing(fail)])
     results = one.run(delivered(1), delivered(2))
-    assert all(isinstance(each, BuswayError) for each in results)
+    assert all(isinstance(result, BuswayError) for result in results)
 
 
 def test_nothing_is_sent_that_is_not_on_record_as_received() -> None:
@@ -146,7 +146,7 @@ def test_nothing_is_sent_that_is_not_on_record_as_received() -> None:
 
     one = One(OutputThatAccepts(), journal=Full())
     results = one.run(delivered(1), delivered(2))
-    assert all(isinstance(each, TargetRefused) for each in results)
+    assert all(isinstance(result, TargetRefused) for result in results)
     assert one.output.calls == []
 
 
@@ -173,7 +173,7 @@ def test_a_rejected_message_is_dead_lettered_with_its_own_lock_and_session() -> 
     one = One(OutputThatRejects(lambda message: message.message_id != "m-4"), has_locks=True, has_sessions=True)
     one.locks.lose(b"token of 2")
     results = one.run(*(delivered(number, session_id=f"s-{number}") for number in range(1, 5)))
-    assert [type(each) for each in results] == [type(None), LockLost, type(None), type(None)]
+    assert [type(result) for result in results] == [type(None), LockLost, type(None), type(None)]
     assert [token for token, *_ in one.locks.dead] == [b"token of 1", b"token of 3"]
     assert one.locks.asked == [], "the host renews the locks"
     assert one.output.ids("orders") == ["m-4"]

@@ -30,7 +30,7 @@ class OutputThatHolds(OutputThatAccepts):
 
 
 def ids(line: Line[OutputThatHolds]) -> list[str | None]:
-    return [each.message_id for each in line.output.accepted.get("orders", [])]
+    return [message.message_id for message in line.output.accepted.get("orders", [])]
 
 
 async def twice(

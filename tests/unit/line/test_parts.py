@@ -44,11 +44,11 @@ def test_if_all_parts_are_refused_each_reject_names_its_part_and_replaying_them_
     line = Line(output, editors=[Editing(partial(several, total=3))])
     assert line.run(delivered(1)) == {Outcome.REJECTED: 3}
     rejects = line.rejected()
-    assert [(texts(each)[PART], texts(each)[PARTS]) for each in rejects] == [("0", "3"), ("1", "3"), ("2", "3")]
+    assert [(texts(reject)[PART], texts(reject)[PARTS]) for reject in rejects] == [("0", "3"), ("1", "3"), ("2", "3")]
     assert [record.part for record in line.journal.records] == [0, 1, 2]
     accepting = OutputThatAccepts()
     line = Line(accepting, editors=[Editing(partial(several, total=3))])
-    counts = line.run(*(replay(each, number) for number, each in enumerate(rejects, 2)))
+    counts = line.run(*(replay(reject, number) for number, reject in enumerate(rejects, 2)))
     assert counts == {Outcome.SENT: 3, Outcome.FILTERED: 6}
     assert accepting.ids("orders") == ["part-0", "part-1", "part-2"]
 
@@ -58,7 +58,7 @@ def test_parts_that_a_replayed_reject_does_not_send_are_recorded_as_filtered() -
     line = Line(output, editors=[Editing(partial(several, total=3))])
     assert line.run(delivered(2, named=stamps(STAMPS))) == {Outcome.SENT: 1, Outcome.FILTERED: 2}
     assert output.ids("orders") == ["part-1"]
-    assert [(each.part, each.outcome, each.message_id, each.reason) for each in line.journal.records] == [
+    assert [(record.part, record.outcome, record.message_id, record.reason) for record in line.journal.records] == [
         (0, Outcome.FILTERED, "part-0", ONLY),
         (1, Outcome.SENT, "part-1", None),
         (2, Outcome.FILTERED, "part-2", ONLY),
@@ -128,6 +128,8 @@ def test_forged_part_numbers_do_not_lose_a_part(forged: dict[str, Value], total:
         assert output.accepted == {}
         return
     sent = output.ids("orders")
-    withheld = [each.message_id for each in line.journal.records if each.outcome is Outcome.FILTERED and each.reason]
+    withheld = [
+        record.message_id for record in line.journal.records if record.outcome is Outcome.FILTERED and record.reason
+    ]
     assert sorted([*map(str, sent), *map(str, withheld)]) == [f"part-{number}" for number in range(total)]
     assert withheld == [] or (len(sent) == 1 and forged.keys() == {TASK, SOURCE, PART, PARTS})

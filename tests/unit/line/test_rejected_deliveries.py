@@ -49,8 +49,8 @@ class RejectsThenAway(OutputThatIsDown):
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
         one_by_one = [
-            await super(RejectsThenAway, self).send(entity, [each], timeout_seconds=timeout_seconds)
-            for each in messages
+            await super(RejectsThenAway, self).send(entity, [message], timeout_seconds=timeout_seconds)
+            for message in messages
         ]
         return [answer for answers in one_by_one for answer in answers]
 

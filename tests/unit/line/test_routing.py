@@ -73,7 +73,10 @@ def test_a_scheduled_enqueue_time_set_by_an_action_is_sent() -> None:
     assert it.annotation("x-opt-scheduled-enqueue-time") == timestamp(1_924_992_000_000)
 
 
-@pytest.mark.parametrize("name", sorted({each.name for each in SYSTEM_PROPERTIES.values() if each.is_settable}))
+@pytest.mark.parametrize(
+    "name",
+    sorted({system_property.name for system_property in SYSTEM_PROPERTIES.values() if system_property.is_settable}),
+)
 def test_every_settable_property_can_be_set_read_and_removed(name: str) -> None:
     value = {"TimeToLive": uint(5), "ScheduledEnqueueTimeUtc": timestamp(5), "ForcePersistence": TRUE}.get(
         name, string("text")

@@ -131,8 +131,8 @@ def test_followers_share_the_result_of_their_leader() -> None:
     leader.route(TARGET)
     leader.fit(OUTGOING, None)
     leader.accept()
-    assert [each.state for each in (leader, follower, repeated, last)] == ["sent", "sent", "filtered", "sent"]
-    assert [each.target for each in (follower, repeated, last)] == [TARGET, None, TARGET]
+    assert [item.state for item in (leader, follower, repeated, last)] == ["sent", "sent", "filtered", "sent"]
+    assert [item.target for item in (follower, repeated, last)] == [TARGET, None, TARGET]
 
 
 def test_the_page_has_the_table_that_the_module_prints() -> None:

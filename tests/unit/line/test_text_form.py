@@ -104,7 +104,7 @@ def test_other_producers_may_write_base64() -> None:
     texts = [base64.b64encode(b"\0\xff").decode(), "no base64", ENVELOPE.text(message(3), None)]
     assert run(line, texts) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     bodies = [each.body for each in output.messages("orders")]
-    assert sorted(each or b"" for each in bodies) == sorted([b"\0\xff", b"no base64", b"body"])
+    assert sorted(body or b"" for body in bodies) == sorted([b"\0\xff", b"no base64", b"body"])
 
 
 def test_base64_of_other_producers_may_have_lines() -> None:

@@ -85,7 +85,7 @@ class Line[AnOutput: Output]:
         return asyncio.run(self.pipeline.run(batch, None, tokens, session))
 
     def outcomes(self) -> list[Outcome]:
-        return [each.outcome for each in self.journal.records]
+        return [record.outcome for record in self.journal.records]
 
     async def _sleep(self, seconds: float) -> None:
         assert seconds > 0

@@ -61,7 +61,7 @@ def test_a_loss_takes_two_looks_without_it_and_the_grace() -> None:
     watch = watched(1, 3)
     watch.answer([], None, START)
     assert watch.lose(START + GRACE - 1) == []
-    assert [each.first for each in watch.lose(START + GRACE)] == [2]
+    assert [loss.first for loss in watch.lose(START + GRACE)] == [2]
 
 
 def test_a_number_that_is_absent_only_once_is_no_loss() -> None:
@@ -91,7 +91,7 @@ def test_a_loss_that_is_received_or_repaired_is_taken_back() -> None:
     watch = watched(1, 5)
     assert lost(watch) == {2, 3, 4}
     assert watch.receive(received([3]), START + 5 * MINUTE) == 1
-    assert [(each.first, each.last) for each in watch.losses] == [(2, 2), (4, 4)]
+    assert [(loss.first, loss.last) for loss in watch.losses] == [(2, 2), (4, 4)]
     assert watch.receive(received([3]), START + 5 * MINUTE) == 0
 
 
@@ -111,7 +111,7 @@ def test_messages_scheduled_between_two_looks_account_for_as_many_numbers() -> N
     watch.receive([Received(10, START + 7), Received(11, START + 8, START + 8)], START)
     watch.answer([], None, START + 4 * MINUTE)
     losses = watch.lose(START + 6 * MINUTE)
-    assert sum(each.count - each.scheduled for each in losses) == 2
+    assert sum(loss.count - loss.scheduled for loss in losses) == 2
 
 
 def test_a_message_without_a_readable_number_accounts_for_one() -> None:
@@ -138,7 +138,7 @@ def test_a_source_that_could_not_be_seen_to_its_end_is_seen_further_next_time() 
     watch = watched(1, 10)
     watch.answer([Held(2), Held(3)], 5, START)
     assert watch.resume == 6
-    assert [(each.first, each.last) for each in watch.questions()] == [(6, 9)]
+    assert [(question.first, question.last) for question in watch.questions()] == [(6, 9)]
     watch.answer([Held(9)], None, START + MINUTE)
     watch.answer([Held(2), Held(3), Held(9)], None, START + 2 * MINUTE)
     assert {number for loss in watch.lose(START + 3 * MINUTE) for number in range(loss.first, loss.last + 1)} == {

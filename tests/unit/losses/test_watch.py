@@ -95,7 +95,7 @@ class Queue:
         if self.error is not None:
             raise self.error
         self.before_answer()
-        self.questions.append([(each.first, each.last) for each in gaps])
+        self.questions.append([(gap.first, gap.last) for gap in gaps])
         return Seen([Held(number) for number in sorted(self.held)], None)
 
     async def dead_letters(self, after: int) -> DeadLetters:  # noqa: ARG002

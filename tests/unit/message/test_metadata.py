@@ -155,6 +155,6 @@ def test_each_message_has_a_different_deterministic_id() -> None:
         replace(arrival, sequence_number=2),
         replace(arrival, enqueued_time=6),
     ]
-    assert len({deterministic_id(each) for each in (arrival, *others)}) == 1 + len(others)
+    assert len({deterministic_id(arrival) for arrival in (arrival, *others)}) == 1 + len(others)
     assert deterministic_id(replace(arrival, locked_until=9)) == deterministic_id(arrival)
     assert deterministic_id(replace(arrival, sequence_number=None)) is None

@@ -91,7 +91,7 @@ def test_what_says_that_it_lives_for_ever_or_not_at_all_has_no_time_to_live() ->
 def test_what_lives_for_longer_than_a_header_can_say_does_so_at_the_target() -> None:
     copied = living(NINETY_DAYS)
     assert read(copied.encode()).time_to_live == NINETY_DAYS
-    fields = [decode(each)[0] for each in read(copied.encode()).property_fields()[8:10]]
+    fields = [decode(field)[0] for field in read(copied.encode()).property_fields()[8:10]]
     assert fields == [timestamp(ENQUEUED + NINETY_DAYS), timestamp(ENQUEUED)]
     copied.time_to_live = 1_000
     assert read(copied.encode()).property_fields()[8] == b"\x40"

@@ -19,5 +19,5 @@ def test_halves_find_those_that_fail_and_the_others_succeed_once(fails: list[boo
         done.extend(numbers)
 
     failed = asyncio.run(by_halves(range(len(fails)), attempt, LookupError))
-    assert failed == [number for number, each in enumerate(fails) if each]
-    assert done == [number for number, each in enumerate(fails) if not each]
+    assert failed == [number for number, fail in enumerate(fails) if fail]
+    assert done == [number for number, fail in enumerate(fails) if not fail]

@@ -41,14 +41,14 @@ class Entity(UnlockedSource):
         return [LockedMessage.without_lock(key, LETTER) for key in some]
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
-        lost = [each for each in messages if each.key in self._loses]
-        for each in messages:
-            assert each.key is not None
-            if each in lost:
-                self._loses.remove(each.key)
-                self._waiting.append(each.key)
+        lost = [message for message in messages if message.key in self._loses]
+        for message in messages:
+            assert message.key is not None
+            if message in lost:
+                self._loses.remove(message.key)
+                self._waiting.append(message.key)
             else:
-                self.keys.remove(each.key)
+                self.keys.remove(message.key)
         return lost
 
 
@@ -67,7 +67,7 @@ class Target:
         return "broken" if key == "broken" else PreparedMessage(key, EAST, Outgoing(letter.content, None, None, None))
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
-        keys = [each.key for each in messages]
+        keys = [message.key for message in messages]
         await self.ledger.note(SENDING, keys, str(EAST))
         if self._failures:
             error = self._failures.pop(0)
@@ -81,7 +81,7 @@ class Target:
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         assert (to, stopping.is_set()) == (str(EAST), False)
-        return {each.key: self._answers.get(each.key, Answer.UNCLEAR) for each in questions}
+        return {question.key: self._answers.get(question.key, Answer.UNCLEAR) for question in questions}
 
     async def end(self) -> None:
         pass

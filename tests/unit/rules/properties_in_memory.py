@@ -3,7 +3,7 @@
 from shared.amqp.values import Value
 from shared.rules import SYSTEM_PROPERTIES
 
-_CANONICAL_NAMES = {each.name for each in SYSTEM_PROPERTIES.values()}
+_CANONICAL_NAMES = {system_property.name for system_property in SYSTEM_PROPERTIES.values()}
 
 
 class PropertiesInMemory:
@@ -39,4 +39,4 @@ class PropertiesInMemory:
             del self.user_values[spelled]
 
     def _spelling(self, name: str) -> str | None:
-        return next((each for each in self.user_values if each.lower() == name.lower()), None)
+        return next((user_value for user_value in self.user_values if user_value.lower() == name.lower()), None)

@@ -34,7 +34,7 @@ def test_all_conditions_must_hold() -> None:
 
 
 def test_values_of_different_types_are_not_equal() -> None:
-    number, text = (CorrelationFilter(properties={"version": each}) for each in (values.long(2), values.string("2")))
+    number, text = (CorrelationFilter(properties={"version": value}) for value in (values.long(2), values.string("2")))
     assert number.matches(PropertiesInMemory(version=values.int_(2)))
     assert not number.matches(PropertiesInMemory(version=values.string("2")))
     assert not text.matches(PropertiesInMemory(version=values.long(2)))

@@ -77,12 +77,14 @@ def test_a_batch_that_waits_for_a_target_holds_the_task() -> None:
     assert (found.state, found.reason, found.since) == (
         State.HELD, "east/orders: it is disabled", "2026-11-23T10:28:15Z",
     )  # fmt: skip
-    assert [each.place for each in found.obstacles] == ["east/orders"]
+    assert [obstacle.place for obstacle in found.obstacles] == ["east/orders"]
 
 
 def test_an_outage_is_since_the_first_instance_saw_it() -> None:
     outages = [Outage("east/orders", "unavailable", "no answer", at(ago)) for ago in (100, 300)]
-    found = status(*(instance(copy(in_hand=1, outages=[each]), name=each.text + str(each.since)) for each in outages))
+    found = status(
+        *(instance(copy(in_hand=1, outages=[outage]), name=outage.text + str(outage.since)) for outage in outages)
+    )
     assert found.since == "2026-11-23T10:25:15Z"
 
 
@@ -137,7 +139,7 @@ def test_a_minute_of_history_is_replaced_by_the_report_of_the_same_instance() ->
     assert found.last_hour is not None
     assert found.last_hour.sent == 5 + 4 + 100
     chart = points((old, gone), None, "copy", MINUTE - 1, MINUTE)
-    assert [(each.time, each.sent) for each in chart] == [("2026-11-23T10:29:00Z", 4), ("2026-11-23T10:30:00Z", 3)]
+    assert [(point.time, point.sent) for point in chart] == [("2026-11-23T10:29:00Z", 4), ("2026-11-23T10:30:00Z", 3)]
 
 
 def test_times_of_an_instance_are_those_of_the_storage_account() -> None:
@@ -164,8 +166,8 @@ def test_without_reports_a_backlog_of_nothing_does_not_prove_that_a_task_runs() 
 
 def test_the_last_rejects_of_all_instances_are_listed() -> None:
     rejects = [Reject(at(ago), f"m-{ago}", "too large") for ago in (5, 40)]
-    found = status(*(instance(copy(rejects=[each]), name=str(each.message_id)) for each in rejects))
-    assert [each.message_id for each in found.recent_rejects] == ["m-5", "m-40"]
+    found = status(*(instance(copy(rejects=[reject]), name=str(reject.message_id)) for reject in rejects))
+    assert [recent_reject.message_id for recent_reject in found.recent_rejects] == ["m-5", "m-40"]
 
 
 HUB = TaskPlaces("copy", Place("west", "orders"), "event-hubs", [], None)

@@ -95,7 +95,7 @@ def test_an_instance_writes_one_small_blob_when_something_has_changed(site: Site
     assert (report.instance, report.app, report.region, report.busway) == (
         "WN1-xk2/7", "busway-west", "West Europe", "0.2.0",
     )  # fmt: skip
-    assert [(each.task, each.unwritten) for each in report.tasks] == [("copy", 1)]
+    assert [(task.task, task.unwritten) for task in report.tasks] == [("copy", 1)]
 
 
 def test_an_idle_instance_is_alive_for_readers(site: Site) -> None:
@@ -105,7 +105,7 @@ def test_an_idle_instance_is_alive_for_readers(site: Site) -> None:
         seconds += 5
         assert seconds < GONE_SECONDS / 2
     found = asyncio.run(site.store.reports(site.clock.now(), GONE_SECONDS))
-    assert [each.name for each in found.instances] == [site.publisher.name]
+    assert [instance.name for instance in found.instances] == [site.publisher.name]
 
 
 def test_a_restart_has_a_blob_of_its_own(site: Site) -> None:
@@ -125,7 +125,7 @@ def test_a_storage_account_that_fails_is_logged_once_and_tried_again(
         assert site.publish() == []
     site.container.is_down = False
     assert site.publish() != []
-    assert [(each.levelname, each.getMessage().split(":")[0]) for each in caplog.records] == [
+    assert [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records] == [
         ("WARNING", "the status of this instance cannot be published"),
         ("INFO", "the status of this instance is published again"),
     ]
@@ -146,7 +146,7 @@ def test_a_blob_with_another_content_is_reported_and_hides_nothing(site: Site) -
         site.container.blobs[name] = b'{"version": "x', site.clock.now()
     asyncio.run(site.store.write_control("copy", Control(paused=True, by="ops")))
     found = asyncio.run(site.store.reports(site.clock.now(), GONE_SECONDS))
-    assert [each.name for each in found.instances] == [site.publisher.name]
+    assert [instance.name for instance in found.instances] == [site.publisher.name]
     assert found.damaged == ["instances/a.json", "control/b.json"]
     assert found.controls == {"copy": Control(paused=True, by="ops")}
 
@@ -165,8 +165,8 @@ def test_the_history_of_an_hour_is_complete_after_its_end(site: Site) -> None:
         site.publish()
     hour = hour_of(START)
     found = asyncio.run(site.store.history([hour, hour + 1]))
-    assert [each.name for each in found] == [site.publisher.name] * 2
-    minutes = {each.minute: each.sent for hours in found for each in hours.report.minutes["copy"]}
+    assert [hour.name for hour in found] == [site.publisher.name] * 2
+    minutes = {minute.minute: minute.sent for hours in found for minute in hours.report.minutes["copy"]}
     assert sum(count for minute, count in minutes.items() if minute < (hour + 1) * 60) == 14
     assert max(minutes) >= (hour + 1) * 60
     size = len(site.container.blobs[f"history/2026-11-23T10/{site.publisher.name}.json"][0])

@@ -139,7 +139,7 @@ def test_an_outage_is_reported_from_its_beginning_until_a_target_accepts_again()
     assert (outage.place, outage.kind, outage.since) == ("east/orders", "refused", NOW)
     assert report.error is not None
     assert report.error_since == NOW
-    assert sum(each.retried for each in line.recorder.minutes(0, 10**9)) == 2
+    assert sum(minute.retried for minute in line.recorder.minutes(0, 10**9)) == 2
     line.output.error = None
     line.run(content(1))
     report = line.recorder.report()
@@ -190,9 +190,9 @@ def test_a_report_has_the_last_minutes_and_an_hour_has_its_own() -> None:
     minute = NOW // 60_000
     report = line.recorder.report()
     assert report is not None
-    assert [each.minute for each in report.minutes] == [minute + 3]
+    assert [minute.minute for minute in report.minutes] == [minute + 3]
     hour = hour_report([line.recorder, TaskRecorder("other")], minute // 60)
-    assert [each.minute for each in hour.minutes["copy"]] == [minute, minute + 1, minute + 2, minute + 3]
+    assert [minute.minute for minute in hour.minutes["copy"]] == [minute, minute + 1, minute + 2, minute + 3]
     assert set(hour.minutes) == {"copy"}
 
 

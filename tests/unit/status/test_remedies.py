@@ -13,7 +13,7 @@ from shared.status.merge import NO_INSTANCE
 
 PAGE = Path(__file__).parents[3] / "docs/status.md"
 REASONS = [
-    *(each.text for each in REACTIONS if each.error is not MessageRejected),
+    *(reaction.text for reaction in REACTIONS if reaction.error is not MessageRejected),
     *_CAUSES.values(),
     *(meaning for _, meaning in look_error._NAMED if "forwards" not in meaning),
     "east/orders: does not answer, TimeoutError",
@@ -56,4 +56,4 @@ def test_the_page_lists_every_remedy() -> None:
     rows = re.findall(
         r"^\| ([\w ]+) \| (?:\*.*?|anything else) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
-    assert rows == [(each.name, each.text) for each in (*REMEDIES, OTHERWISE)]
+    assert rows == [(remedy.name, remedy.text) for remedy in (*REMEDIES, OTHERWISE)]

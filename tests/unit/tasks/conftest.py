@@ -61,8 +61,8 @@ def problems(folder: Path) -> Callable[..., Any]:
         with pytest.raises(ConfigError) as caught:
             load(folder)
         return [
-            (each.path.removeprefix(f"{folder}/"), each.problem.replace(f"{folder}/", ""), each.hint)
-            for each in caught.value.problems
+            (problem.path.removeprefix(f"{folder}/"), problem.problem.replace(f"{folder}/", ""), problem.hint)
+            for problem in caught.value.problems
         ]
 
     return problems_of
@@ -82,7 +82,7 @@ def found(tmp_path: Path) -> Callable[..., Any]:
         configuration = load(tmp_path)
         files = [str(tmp_path / f"{site}.json") for site in entities]
         findings = review(configuration, entities_of(files, configuration.connections))
-        return [(each.check.name, each.path.removeprefix(f"{tmp_path}/tasks/all.yaml: ")) for each in findings]
+        return [(finding.check.name, finding.path.removeprefix(f"{tmp_path}/tasks/all.yaml: ")) for finding in findings]
 
     return found_in
 

@@ -78,7 +78,7 @@ def test_task_whose_routes_all_use_bindings_opens_no_client(tmp_path: Path) -> N
     journal = JournalInMemory()
     with collecting() as collected:
         asyncio.run(Pipeline(task, journal).run([delivered(1), delivered(2)]))
-    assert [each.is_handed_over for each in journal.records] == [True, True]
+    assert [record.is_handed_over for record in journal.records] == [True, True]
     assert len(collected) == 1
 
 
@@ -127,7 +127,7 @@ def test_dry_run_of_a_task_with_a_binding_shows_target_and_form_and_changes_noth
 
 def test_dry_run_of_a_task_with_envelopes_shows_each_message(tmp_path: Path) -> None:
     contents = [Message.received(delivered(number), Origin("west", "orders")).encode() for number in (1, 2)]
-    events = [encode_event(Event("west/orders", str(n), "service-bus", each)) for n, each in enumerate(contents)]
+    events = [encode_event(Event("west/orders", str(n), "service-bus", content)) for n, content in enumerate(contents)]
     line = json.dumps({"body": f"[{','.join(events)}]"}).encode()
     output = tried(folder(tmp_path, OPEN % ("", TO_EAST)), line + b"\n")
     assert "open: 2 messages" in output

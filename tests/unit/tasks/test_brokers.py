@@ -44,7 +44,7 @@ def written(folder: Path, task: str, connections: str = CONNECTIONS) -> Path:
 
 
 def task(*targets: str, source: str = "{connection: west, queue: orders}", more: str = "") -> str:
-    routes = "".join(f"  - {{target: {{connection: rabbit, {each}}}}}\n" for each in targets)
+    routes = "".join(f"  - {{target: {{connection: rabbit, {target}}}}}\n" for target in targets)
     return f"task: copy\nsource: {source}\nroutes:\n{routes}{more}"
 
 

@@ -80,7 +80,7 @@ rejects: {connection: hub-west, hub: rejected}
     folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
     (read,) = load(folder).tasks
     assert read.source.partitions == (0, 3)
-    assert [(each.entity, each.partition) for each in read.targets()] == [
+    assert [(target.entity, target.partition) for target in read.targets()] == [
         ("other", "keep"),
         ("other", 2),
         ("rejected", None),

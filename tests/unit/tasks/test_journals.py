@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Callable[..., Any]:
 def problems(folder: Path) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         load(folder)
-    return [f"{each.path.rpartition('/')[2]}: {each.problem}" for each in caught.value.problems]
+    return [f"{problem.path.rpartition('/')[2]}: {problem.problem}" for problem in caught.value.problems]
 
 
 WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {filter: 'replication is null'}}"
@@ -65,7 +65,7 @@ EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable[..., Any]) -> None:
     west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
     configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
-    assert [each.task for each in configuration.tasks] == ["copy"]
+    assert [task.task for task in configuration.tasks] == ["copy"]
     assert [each.task for each in configuration.taps] == ["watch", "watch-west"]
 
 
@@ -162,7 +162,7 @@ def test_the_setting_of_the_journal_is_checked_at_the_start(
     configuration = load(folder(TASK))
     with pytest.raises(ConfigError) as caught:
         Journals(configuration, settings)
-    assert [(each.path, each.problem) for each in caught.value.problems] == [
+    assert [(problem.path, problem.problem) for problem in caught.value.problems] == [
         ("journal.yaml: blob: app setting JOURNAL", expected)
     ]
 

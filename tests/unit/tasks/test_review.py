@@ -25,7 +25,7 @@ def test_repository_with_its_emulators_has_short_duplicate_windows() -> None:
     configuration = load(ROOT / "config")
     files = [str(ROOT / f"infra/emulators/{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
-    assert {each.check.name for each in findings} == {"few-deliveries", "short-duplicate-window"}
+    assert {finding.check.name for finding in findings} == {"few-deliveries", "short-duplicate-window"}
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_equal_partition_counts_have_no_finding(tmp_path: Path, here: int, there
     configuration = load(tmp_path)
     files = [str(tmp_path / f"{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
-    assert [each.check.name for each in findings] == ([] if expected is None else [expected])
+    assert [finding.check.name for finding in findings] == ([] if expected is None else [expected])
 
 
 def test_source_without_sessions_is_reported_if_order_is_needed(found: Callable[..., Any]) -> None:
@@ -195,7 +195,7 @@ def test_source_without_sessions_is_reported_if_order_is_needed(found: Callable[
         north={"Queues": [queue(name, RequiresSession=name == "c", RequiresDuplicateDetection=True)
                           for name in ("a", "b", "c", "d", "rejected")]},
     )  # fmt: skip
-    assert [each for each in findings if each[0] == "order-without-sessions"] == [
+    assert [finding for finding in findings if finding[0] == "order-without-sessions"] == [
         ("order-without-sessions", "document 1: editors[0]"),
         ("order-without-sessions", "document 2: editors[0]"),
         ("order-without-sessions", "document 3: routes[0].action"),
@@ -213,7 +213,7 @@ def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Callable[...,
         task("plain", "{connection: west, queue: c}", BINDING % ("c", "")),
         north={"Queues": [queue(name, RequiresSession=name == "b") for name in ("a", "b", "c", "rejected")]},
     )
-    assert [each for each in findings if each[0].startswith("binding-")] == [
+    assert [finding for finding in findings if finding[0].startswith("binding-")] == [
         ("binding-without-session", "document 2: routes[0].target"),
         ("binding-without-order", "document 1: routes[0].via"),
     ]
@@ -228,7 +228,7 @@ def test_editors_that_act_on_what_was_sent_never_learn_it_from_a_binding(found: 
         task("kept", "{connection: west, queue: c}", BINDING % ("c", ""), more=restored % "false"),
         task("sdk", "{connection: west, queue: d}", to("north", "queue: d"), more=unique),
     )
-    assert [each for each in findings if each[0] == "binding-without-result"] == [
+    assert [finding for finding in findings if finding[0] == "binding-without-result"] == [
         ("binding-without-result", "document 1: routes[0].via"),
         ("binding-without-result", "document 2: routes[0].via"),
     ]
@@ -275,8 +275,8 @@ def test_a_source_outlasts_three_days(
     lock: dict[str, Any] = {"RequiresSession": True, "MaxDeliveryCount": count, "LockDuration": "PT1M"}
     findings = found(
         *(
-            task(each, f"{{connection: west, queue: {each}, sessions: true}}", to("east"), more=held)
-            for each in sources
+            task(source, f"{{connection: west, queue: {source}, sessions: true}}", to("east"), more=held)
+            for source in sources
         ),
         west={"Queues": [queue(each, **lock) for each in (*sources, "rejected")]},
     )
@@ -316,7 +316,7 @@ def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found:
         task("other", "{connection: hubs, hub: other, binary_properties: false}", to("north")),
         task("third", "{connection: hubs, hub: third, reader: app}", to("north")),
     )
-    assert [each for each in findings if each[0] == "binary-properties"] == [
+    assert [finding for finding in findings if finding[0] == "binary-properties"] == [
         ("binary-properties", "document 1: source.hub")
     ]
 

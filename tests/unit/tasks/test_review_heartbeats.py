@@ -67,7 +67,7 @@ def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(t
     ]
     (tmp_path / "tasks/all.yaml").write_text("---\n".join(tasks))
     configuration = load(tmp_path)
-    ends = [[(each.kind, each.entity) for each in heartbeat_targets(each)] for each in configuration.tasks]
+    ends = [[(target.kind, target.entity) for target in heartbeat_targets(each)] for each in configuration.tasks]
     assert ends == [
         [("topic", "busway-heartbeat"), ("topic", "orders"), ("hub", "busway-heartbeat")],
         [("queue", "orders"), ("topic", "orders"), ("hub", "orders")],
@@ -76,7 +76,9 @@ def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(t
     assert heartbeat_schedule(configuration) == "*/7 * * * * *"
     assert configuration.hubs("hubs") == {"orders", "busway-heartbeat"}
     needed = {
-        str(each.name) for entities in needs_of(configuration, None).namespaces.values() for each in entities.values()
+        str(entity.name)
+        for entities in needs_of(configuration, None).namespaces.values()
+        for entity in entities.values()
     }
     assert {"topic busway-heartbeat", "hub busway-heartbeat"} <= needed
 

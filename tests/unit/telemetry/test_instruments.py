@@ -133,10 +133,10 @@ def test_nightly_run_is_counted_by_verdict_and_findings_by_task() -> None:
     assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics
     found = set()
-    for each in scope.metrics:
-        for point in each.data.data_points:
+    for metric in scope.metrics:
+        for point in metric.data.data_points:
             assert isinstance(point, NumberDataPoint)
-            found.add((each.name, tuple(sorted((point.attributes or {}).items())), point.value))
+            found.add((metric.name, tuple(sorted((point.attributes or {}).items())), point.value))
     assert found == {
         ("busway.findings", (("busway.task", "orders"), ("busway.verdict", "missing")), 4),
         ("busway.nights", (("busway.verdict", "findings"),), 1),
@@ -169,7 +169,7 @@ def test_bytes_are_counted_when_received_and_accepted() -> None:
     measured.run(*batch)
     found = {point.attributes[names.DIRECTION]: point.value for point in measured.points(names.BYTES)}
     accepted = [*west.accepted["copies"], *rejects.accepted["rejected"]]
-    assert found == {"receive": sum(map(len, batch)), "transmit": sum(len(each.content) for each in accepted)}
+    assert found == {"receive": sum(map(len, batch)), "transmit": sum(len(message.content) for message in accepted)}
     assert measured.counts() == {("sent", "east/copies"): 1, ("rejected", "west/rejected"): 1}
 
 
@@ -235,7 +235,7 @@ def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog: 
     measured = Measured(output)
     measured.pipeline._telemetry = BatchLog("orders")
     measured.run(delivered(1), delivered(2))
-    (record,) = [each for each in caplog.records if each.name == "busway.batch"]
+    (record,) = [record for record in caplog.records if record.name == "busway.batch"]
     sentence, _, fields = record.getMessage().partition(" {")
     assert sentence == "orders: 2 messages in 0 ms: 2 sent."
     values = json.loads("{" + fields)
@@ -253,8 +253,8 @@ def test_the_document_has_every_metric_with_unit_and_attributes() -> None:
         for name, kind, unit, attributes, values in rows
     }
     of_code = {
-        each.name: (each.kind, each.unit, sorted(each.attributes), each.description.rstrip("."))
-        for each in names.METRICS
+        metric.name: (metric.kind, metric.unit, sorted(metric.attributes), metric.description.rstrip("."))
+        for metric in names.METRICS
     }
     assert of_document == of_code
 

@@ -99,10 +99,10 @@ def test_a_value_is_exported_once_and_the_last_look_replaces_the_one_before() ->
         data = reader.get_metrics_data()
         found: dict[str, float] = {}
         for of in [] if data is None else data.resource_metrics:
-            for each in of.scope_metrics[0].metrics:
-                for point in each.data.data_points:
+            for metric in of.scope_metrics[0].metrics:
+                for point in metric.data.data_points:
                     assert isinstance(point, NumberDataPoint)
-                    found[each.name] = point.value
+                    found[metric.name] = point.value
         return found
 
     assert exported() == {}

@@ -100,4 +100,6 @@ class Watch:
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == "busway.nightly" and each.levelno == level]
+    return [
+        record.getMessage() for record in caplog.records if record.name == "busway.nightly" and record.levelno == level
+    ]

@@ -58,8 +58,8 @@ def test_an_hour_is_reported_once_and_a_finding_only_in_the_hour_that_has_it_fir
     hour(watch, 15, exit_code=2)
     assert look(watch, 180) == found.replace("T11", "T14").replace("T12", "T15").replace("2 missing", "1 missing")
     assert look(watch, 15) is None
-    assert [each.split(": ")[0][-13:] for each in lines(caplog, logging.ERROR)] == ["2026-11-20T11", "2026-11-20T14"]
-    quiet = [each.split(". ")[0].removeprefix("hourly reconciliation of ") for each in lines(caplog, logging.INFO)]
+    assert [line.split(": ")[0][-13:] for line in lines(caplog, logging.ERROR)] == ["2026-11-20T11", "2026-11-20T14"]
+    quiet = [line.split(". ")[0].removeprefix("hourly reconciliation of ") for line in lines(caplog, logging.INFO)]
     assert quiet == ["2026-11-20T10: clean", "2026-11-20T13: findings", "2026-11-20T15: could not decide"]
 
 

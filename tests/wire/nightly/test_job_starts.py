@@ -132,7 +132,7 @@ def test_two_instances_start_one_job_and_report_one_result(management: Managemen
     assert len(management.started) == 1
     watch.write(1, verdict="findings", missing=1)
     results = asyncio.run(at_once())
-    assert [type(each) for each in results if each is not None] == [AttentionNeeded]
+    assert [type(result) for result in results if result is not None] == [AttentionNeeded]
     assert watch.telemetry.nights == ["findings"]
 
 

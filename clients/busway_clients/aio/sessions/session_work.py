@@ -172,7 +172,7 @@ class SessionWork:
         for position, arrival in enumerate(group):
             if not self.worker.is_stopping() and await self._run(arrival, entries[arrival.message_id]):
                 continue
-            await self._write(self._plan.revert_started([entries[each.message_id] for each in group[position:]]))
+            await self._write(self._plan.revert_started([entries[arrival.message_id] for arrival in group[position:]]))
             if not self.worker.is_stopping():
                 await self._lane.wait(self._settings.retry_seconds)
             return

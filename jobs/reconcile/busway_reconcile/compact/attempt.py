@@ -48,7 +48,7 @@ def write_attempt(
     Raises:  CompactionFailed if there are fewer or more records than were read.
     """
     copied = find_copies(storage, files, among) if files else {}
-    wanted = [each for each in files if each.file.size and each.file.path not in copied]
+    wanted = [file for file in files if file.file.size and file.file.path not in copied]
     problems = [*empty_files(files), *copy_problems(files, copied)]
     read, covered = 0, dict[str, list[dict[str, Any]]]()
     if session.threads is not None:
@@ -56,15 +56,15 @@ def write_attempt(
         from busway_reconcile.compact.faultless import write_faultless  # noqa: PLC0415
 
         faultless = write_faultless(wanted, _records(attempt), session.threads)
-        wanted = [each for each in wanted if each.file.path not in faultless.paths]
+        wanted = [file for file in wanted if file.file.path not in faultless.paths]
         read, covered = faultless.records, faultless.coverage
     if wanted:
         spark = session.spark
-        fit(spark, sum(each.file.size for each in wanted))
+        fit(spark, sum(file.file.size for file in wanted))
         others = _write_lines(spark, storage, wanted, attempt, to_records)
         read += others.records
         problems += others.problems
-        covered = _covered(spark, attempt, {each.hour for each in files})
+        covered = _covered(spark, attempt, {file.hour for file in files})
     kept = sum(total(rows, "n") for rows in covered.values())
     if kept != read:
         raise CompactionFailed(f"kept {kept} records, expected {read} as they were read")
@@ -93,7 +93,7 @@ def _write_lines(
     spark: SparkSession, storage: Storage, files: Sequence[JournalFile], attempt: str, to_records: ToRecords
 ) -> _Lines:
     """Write the records of *files* in one pass; if a file turns out to be torn, find all torn ones and begin again."""
-    paths, lines = [each.file.path for each in files], f"{attempt}/lines"
+    paths, lines = [file.file.path for file in files], f"{attempt}/lines"
     torn: dict[str, Problem] = {}
     try:
         read = _write_once(spark, paths, [], lines, to_records)
@@ -117,8 +117,8 @@ def _gather(storage: Storage, source: str, target: str) -> None:
         storage.move(source, target)
         return
     for hour in storage.folders(source):
-        for each in storage.files(f"{source}/{hour}"):
-            storage.move(each.path, f"{target}/{hour}/{each.path.rpartition('/')[2]}")
+        for file in storage.files(f"{source}/{hour}"):
+            storage.move(file.path, f"{target}/{hour}/{file.path.rpartition('/')[2]}")
 
 
 def _write_once(

@@ -80,7 +80,7 @@ def _ends_of_minutes(times: Iterable[int]) -> list[int]:
     for each in times:
         first, last = found.get(each // MINUTE, (each, each))
         found[each // MINUTE] = min(first, each), max(last, each)
-    return sorted({each for ends in found.values() for each in ends})
+    return sorted({end for ends in found.values() for end in ends})
 
 
 _MERGED: Mapping[str, Callable[[Any, Any], Any]] = {

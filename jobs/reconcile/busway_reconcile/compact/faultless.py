@@ -82,7 +82,7 @@ def write_faultless(files: Sequence[JournalFile], folder: str, threads: int) -> 
 
     Raises CompactionFailed if a file of Parquet has not as many records as there are lines.
     """
-    local = [each for each in files if each.file.path.startswith(_LOCAL)]
+    local = [file for file in files if file.file.path.startswith(_LOCAL)]
     shares = [(hour, share) for hour, each in by_hour(local).items() for share in _shares(each, threads)]
     root = Path(folder.removeprefix(_LOCAL))
     with ThreadPoolExecutor(threads) as pool:
@@ -103,11 +103,11 @@ def _shares(files: Sequence[JournalFile], count: int) -> list[list[JournalFile]]
     """Return *files* in up to *count* groups of about the same size."""
     shares: list[list[JournalFile]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for each in sorted(files, key=lambda each: (-each.file.size, each.file.path)):
+    for file in sorted(files, key=lambda file: (-file.file.size, file.file.path)):
         smallest = sizes.index(min(sizes))
-        shares[smallest].append(each)
-        sizes[smallest] += each.file.size
-    return [each for each in shares if each]
+        shares[smallest].append(file)
+        sizes[smallest] += file.file.size
+    return [share for share in shares if share]
 
 
 def _write(files: Sequence[JournalFile], path: Path) -> _Written:
@@ -118,9 +118,9 @@ def _write(files: Sequence[JournalFile], path: Path) -> _Written:
     covered: list[dict[str, Any]] = []
     with parquet.ParquetWriter(path, COMPACTED, compression="zstd", use_dictionary=_REPEATED) as writer:
         waiting: list[pa.Table] = []
-        for each in files:
+        for file in files:
             try:
-                for table in faultless_records(each.file.path.removeprefix(_LOCAL)):
+                for table in faultless_records(file.file.path.removeprefix(_LOCAL)):
                     records += table.num_rows
                     covered = merged_coverage([*covered, *_coverage(table)])
                     waiting.append(table)
@@ -129,7 +129,7 @@ def _write(files: Sequence[JournalFile], path: Path) -> _Written:
                         waiting.clear()
             except NotFaultless:
                 continue
-            good.append(each)
+            good.append(file)
         if waiting:
             writer.write_table(pa.concat_tables(waiting), row_group_size=_ROWS)
     if len(good) < len(files):

@@ -69,14 +69,14 @@ def compact_hours(
     missing: dict[str, list[JournalFile]] = {}
     for hour in sorted(set(hours)):
         made = _read_marker(storage, folder, hour)
-        present = {each.state: each for each in raw.get(hour, [])}
-        paths = {each.path for each in present}
-        gone = set() if made is None else {each for each in made.files if each.path not in paths}
+        present = {file.state: file for file in raw.get(hour, [])}
+        paths = {file.path for file in present}
+        gone = set() if made is None else {file for file in made.files if file.path not in paths}
         wanted = {*frozen[hour]} if frozen is not None and hour in frozen else present.keys() | gone
         if made is not None and wanted == {*made.files}:
             found[hour] = made
         elif not gone and wanted <= present.keys():
-            missing[hour] = [present[each] for each in sorted(wanted)]
+            missing[hour] = [present[file] for file in sorted(wanted)]
         elif made is not None and (frozen is None or hour not in frozen):
             found[hour] = made
         else:
@@ -93,15 +93,15 @@ def compact_hours(
 
 def update_coverage(session: Session, storage: Storage, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
     """Return *hours*; the markers of those that an earlier version compacted get their coverage, from the records."""
-    found = {each.hour: each for each in hours}
-    old = [each for each in found.values() if each.version != VERSION]
-    kept = read_records(session.spark, f"{folder}/{RECORDS}", (each.hour for each in old)) if old else None
+    found = {hour.hour: hour for hour in hours}
+    old = [hour for hour in found.values() if hour.version != VERSION]
+    kept = read_records(session.spark, f"{folder}/{RECORDS}", (hour.hour for hour in old)) if old else None
     covered = {} if kept is None else coverage(kept)
-    for each in old:
-        found[each.hour] = each._replace(version=VERSION, coverage=tuple(covered.get(each.hour, ())))
-        _write_marker(storage, folder, found[each.hour])
+    for hour in old:
+        found[hour.hour] = hour._replace(version=VERSION, coverage=tuple(covered.get(hour.hour, ())))
+        _write_marker(storage, folder, found[hour.hour])
         for table in _OLD_TABLES:
-            storage.delete(f"{folder}/{table}/landed={each.hour}")
+            storage.delete(f"{folder}/{table}/landed={hour.hour}")
     return found
 
 
@@ -118,13 +118,13 @@ def deletable_raw(spark: SparkSession, journal: str, folder: str, hours: Iterabl
         made = _read_marker(storage, folder, hour)
         if made is None or made.problems:
             continue
-        unchanged = [each for each in raw if each.hour == hour and each.state in {*made.files}]
+        unchanged = [file for file in raw if file.hour == hour and file.state in {*made.files}]
         _verify(spark, unchanged, folder, hour)
         yield from unchanged
 
 
 def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour: str) -> None:
-    parsed = parse_files(spark, [each.file.path for each in files if each.file.size], [])
+    parsed = parse_files(spark, [file.file.path for file in files if file.file.size], [])
     kept = read_records(spark, f"{folder}/{RECORDS}", [hour])
     empty = spark.createDataFrame([], schema.compacted())
     verify_content(parsed.where("trouble is null"), empty if kept is None else kept)
@@ -140,16 +140,16 @@ def _compact(
     among: Sequence[JournalFile],
     to_records: ToRecords,
 ) -> dict[str, Hour]:
-    files = [each for hour in raw.values() for each in hour]
+    files = [file for hour in raw.values() for file in hour]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
         written = write_attempt(session, storage, files, attempt, among=among, to_records=to_records)
         made = {
             hour: Hour(
                 hour,
-                tuple(each.state for each in inputs),
+                tuple(file.state for file in inputs),
                 total(written.coverage.get(hour, ()), "n"),
-                tuple(each for each in written.problems if hour_in(each.where) == hour),
+                tuple(problem for problem in written.problems if hour_in(problem.where) == hour),
                 now.isoformat(),
                 tuple(written.coverage.get(hour, ())),
             )
@@ -165,7 +165,7 @@ def _compact(
 def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
     for name in storage.folders(folder):
         if name.startswith("attempt-"):
-            changed = [each.modified for each in storage.files(f"{folder}/{name}")]
+            changed = [file.modified for file in storage.files(f"{folder}/{name}")]
             if changed and max(changed) < (now - _ABANDONED_AFTER).timestamp() * 1000:
                 storage.delete(f"{folder}/{name}")
 
@@ -181,7 +181,7 @@ def _commit(storage: Storage, records: str, folder: str, hour: Hour) -> None:
 
 def compacted_hours(storage: Storage, folder: str) -> set[str]:
     """Return the hours that are compacted in *folder*."""
-    names = (each.path.rpartition("/")[2] for each in storage.files(f"{folder}/hours"))
+    names = (file.path.rpartition("/")[2] for file in storage.files(f"{folder}/hours"))
     return {name.removesuffix(".json") for name in names if name.endswith(".json")}
 
 

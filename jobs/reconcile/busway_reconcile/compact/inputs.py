@@ -42,7 +42,7 @@ def compact_inputs(session: Session, storage: Storage, run: Run, hours: Sequence
     """
     _check_journal(storage, run)
     raw, odd = journal_files(storage.files(run.journal))
-    problems = [each for each in odd if hour_in(each.where) is None or hour_in(each.where) in hours]
+    problems = [problem for problem in odd if hour_in(problem.where) is None or hour_in(problem.where) in hours]
     problems += _capture_problems(storage, run, hours)
     problems += future_records(raw, run)
     present = by_hour(raw)
@@ -91,7 +91,7 @@ def _capture_problems(storage: Storage, run: Run, hours: Sequence[str]) -> list[
     kept = [Kept.from_json(storage.read(file.path)) for file in storage.files(f"{run.journal}/{CAPTURED}")]
     found = [problem for each in kept for problem in each.problems]
     found += not_captured((each.captured for each in kept), run.window.end)
-    return [each for each in found if {*each.hours} & {*hours}]
+    return [problem for problem in found if {*problem.hours} & {*hours}]
 
 
 def _counted_before(storage: Storage, run: Run) -> dict[str, set[StoredFile]]:
@@ -111,7 +111,7 @@ def _late_files(earlier: Files, counted: Mapping[str, set[StoredFile]]) -> list[
     found = []
     for hour, files in sorted(earlier.items()):
         known = counted.get(hour, set())
-        paths = {each.path for each in known}
+        paths = {file.path for file in known}
         for file in sorted(set(files) - known):
             what = "changed" if file.path in paths else "came"
             text = (
@@ -135,21 +135,21 @@ def _read_frozen(storage: Storage, path: str) -> tuple[Files, Files]:
 
 
 def _unseen(made: Sequence[StoredFile], present: Sequence[JournalFile], known: set[StoredFile]) -> list[StoredFile]:
-    return sorted({*made, *(each.state for each in present)} - known)
+    return sorted({*made, *(file.state for file in present)} - known)
 
 
 def _not_read(made: Hour, present: Sequence[JournalFile], *, is_frozen: bool) -> list[Problem]:
     """Return a problem for each file *present* that is not in *made*."""
-    paths = {each.path for each in made.files}
+    paths = {file.path for file in made.files}
     problems = []
-    for each in present:
-        if each.state in made.files:
+    for file in present:
+        if file.state in made.files:
             continue
-        what = "changed" if each.state.path in paths else "came"
+        what = "changed" if file.state.path in paths else "came"
         if is_frozen:
             text = f"{what} after the first time of this run; not read (to read it, repeat the run with --refreeze)"
-            problems.append(Problem("changed-input", each.state.path, text))
+            problems.append(Problem("changed-input", file.state.path, text))
         else:
             text = f"{what} after raw files of its hour were compacted and deleted; not read"
-            problems.append(Problem("changed-input", each.state.path, text, each.task, each.role, (each.hour,)))
+            problems.append(Problem("changed-input", file.state.path, text, file.task, file.role, (file.hour,)))
     return problems

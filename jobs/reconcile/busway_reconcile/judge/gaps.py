@@ -60,7 +60,7 @@ def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
             problems.append(Problem("side-missing", f"{task}, {hour}", text, task, "source", (hour,)))
         if sides["tap"] and not sides["source"] and not sides["target"] and max(sides["tap"]) > start + _FLUSH:
             neighbours = [hour_of(start - _HOUR), hour_of(start + _HOUR)]
-            if not any(seen.get((task, each), {}).get("source") for each in neighbours):
+            if not any(seen.get((task, neighbour), {}).get("source") for neighbour in neighbours):
                 text = "a tap saw copies of the task's messages, but the task's journal has no records"
                 problems.append(Problem("side-missing", f"{task}, {hour}", text, task, "source", (hour,)))
     return problems
@@ -69,18 +69,18 @@ def missing_sides(coverage: Iterable[Mapping[str, Any]]) -> list[Problem]:
 def damaged_hours(hours: Iterable[Hour]) -> list[str]:
     """Return those of *hours* of which records may be lost."""
     found = []
-    for each in hours:
-        coverage = [{"landed": each.hour, **row} for row in each.coverage]
-        if each.problems or any(is_gap(row) for row in coverage) or missing_sides(coverage):
-            found.append(each.hour)
+    for hour in hours:
+        coverage = [{"landed": hour.hour, **row} for row in hour.coverage]
+        if hour.problems or any(is_gap(row) for row in coverage) or missing_sides(coverage):
+            found.append(hour.hour)
     return found
 
 
 def hours_around(missing: Iterable[Problem]) -> set[str]:
     """Return the hours in which the missing sides of *missing* may be, because a batch was held."""
     return {
-        hour_of(start_of(each.hours[0]) + away * _HOUR)
-        for each in missing
+        hour_of(start_of(problem.hours[0]) + away * _HOUR)
+        for problem in missing
         for away in range(-HELD_HOURS, HELD_HOURS + 1)
     }
 
@@ -94,9 +94,14 @@ def without_held_batches(missing: list[Problem], records: DataFrame | None) -> l
     if records is None or not missing:
         return missing
     near = [
-        (each.task, each.role, hour, hour_of(start_of(hour) + (away if each.role == "target" else -away) * _HOUR))
-        for each in missing
-        for hour in each.hours
+        (
+            problem.task,
+            problem.role,
+            hour,
+            hour_of(start_of(hour) + (away if problem.role == "target" else -away) * _HOUR),
+        )
+        for problem in missing
+        for hour in problem.hours
         for away in range(HELD_HOURS + 1)
     ]
     hours = frame_of(records.sparkSession, near, "task string, lacks string, hour string, landed string")
@@ -113,18 +118,18 @@ def without_held_batches(missing: list[Problem], records: DataFrame | None) -> l
         .where("has_any and not lacks_any")
     )
     explained = {(row["task"], row["lacks"], row["hour"]) for row in held.collect()}
-    return [each for each in missing if (each.task, each.role, each.hours[0]) not in explained]
+    return [problem for problem in missing if (problem.task, problem.role, problem.hours[0]) not in explained]
 
 
 def unreliable_hours(problems: Iterable[Problem]) -> dict[str, dict[str, set[str]]]:
     """Return by role and task the hours in which records of that side may be lost."""
     found: dict[str, dict[str, set[str]]] = {"source": {}, "target": {}}
-    for each in problems:
-        if each.task is None:
+    for problem in problems:
+        if problem.task is None:
             continue
-        for role in schema.ROLES if each.role is None else (each.role,):
+        for role in schema.ROLES if problem.role is None else (problem.role,):
             # The two records of a message may be on both sides of the hour.
             away = -_HOUR if role == "target" else _HOUR
-            hours = {*each.hours, *(hour_of(start_of(hour) + away) for hour in each.hours)}
-            found[role][each.task] = found[role].get(each.task, set()) | hours
+            hours = {*problem.hours, *(hour_of(start_of(hour) + away) for hour in problem.hours)}
+            found[role][problem.task] = found[role].get(problem.task, set()) | hours
     return found

@@ -33,7 +33,7 @@ def task_history(
     tasks_before = previous.tasks if previous else []
     coverage = [{"landed": hour, **row} for hour in hours for row in made[hour].coverage]
     renamed = still_renamed(previous.renamed if previous else {}, {row["task"] for row in coverage})
-    before = {each.task: {"sources": each.sources, "last": each.last} for each in tasks_before}
+    before = {summary.task: {"sources": summary.sources, "last": summary.last} for summary in tasks_before}
     found = possible_renames(activity_by_task(coverage), before)
     if found:
         known = hours_between(run.window.start - run.settings.open_for, run.window.start)
@@ -48,8 +48,8 @@ def task_history(
         missing = without_held_batches(missing, CompactedRecords(spark, run.compacted, renamed).of(around))
     tasks = activity_by_task(coverage)
     notes = [
-        f"{each.task}: no record in this window; the last one was at {each.last}"
-        for each in tasks_before
-        if each.last and current_name(each.task, renamed) not in tasks
+        f"{summary.task}: no record in this window; the last one was at {summary.last}"
+        for summary in tasks_before
+        if summary.last and current_name(summary.task, renamed) not in tasks
     ]
     return TaskHistory(coverage, tasks, renamed, [*problems, *missing], notes)

@@ -57,7 +57,7 @@ class Kept(NamedTuple):
     def from_json(cls, content: str) -> "Kept":
         """Return what a file holds."""
         captured, problems = json.loads(content)
-        return cls(Captured.from_list(captured), [Problem.from_list(each) for each in problems])
+        return cls(Captured.from_list(captured), [Problem.from_list(problem) for problem in problems])
 
 
 def convert(content: bytes, where: str) -> Converted:

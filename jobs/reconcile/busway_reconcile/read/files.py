@@ -67,20 +67,20 @@ def journal_files(files: Iterable[StoredFile]) -> tuple[list[JournalFile], list[
         found[one.task, one.role, one.name].append(one)
     kept = []
     for copies in found.values():
-        longest = max(copies, key=lambda each: (each.file.size, each.hour == each.made_in, each.hour))
+        longest = max(copies, key=lambda copy: (copy.file.size, copy.hour == copy.made_in, copy.hour))
         kept.append(longest)
         problems += [
             Problem(
                 "duplicated-file",
-                each.file.path,
+                copy.file.path,
                 f"the same file as {longest.file.path}; read once",
-                each.task,
-                each.role,
+                copy.task,
+                copy.role,
                 # A shorter copy may have the correct hour; a copy of equal size adds nothing.
-                () if each.file.size == longest.file.size else (each.hour,),
+                () if copy.file.size == longest.file.size else (copy.hour,),
             )
-            for each in copies
-            if each is not longest
+            for copy in copies
+            if copy is not longest
         ]
     return sorted(kept, key=lambda each: each.file.path), sorted(problems)
 
@@ -94,6 +94,6 @@ def hour_in(path: str) -> str | None:
 def by_hour(files: Sequence[JournalFile]) -> dict[str, list[JournalFile]]:
     """Return *files* by the hour in which they were written."""
     grouped: dict[str, list[JournalFile]] = defaultdict(list)
-    for each in files:
-        grouped[each.hour].append(each)
+    for file in files:
+        grouped[file.hour].append(file)
     return dict(grouped)

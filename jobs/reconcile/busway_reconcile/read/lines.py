@@ -24,20 +24,20 @@ def empty_files(files: Sequence[JournalFile]) -> list[Problem]:
     entry: if all files of an instance and hour are empty, on both sides, their content is lost.
     """
     of_instance: dict[tuple[str, str, str], list[JournalFile]] = defaultdict(list)
-    for each in files:
-        of_instance[each.task, each.hour, each.name.rpartition("-")[0]].append(each)
+    for file in files:
+        of_instance[file.task, file.hour, file.name.rpartition("-")[0]].append(file)
     problems = []
     for same in of_instance.values():
-        empty = [each for each in same if not each.file.size]
-        is_lost = len(empty) == len(same) and len({each.role for each in empty}) > 1
+        empty = [file for file in same if not file.file.size]
+        is_lost = len(empty) == len(same) and len({file.role for file in empty}) > 1
         kind, rest = ("torn-file", ", nor have the others of its instance and hour") if is_lost else (EMPTY, "")
-        problems += [_problem(kind, each, f"the file has no content{rest}") for each in empty]
+        problems += [_problem(kind, file, f"the file has no content{rest}") for file in empty]
     return problems
 
 
 def torn_files(spark: SparkSession, files: Sequence[JournalFile]) -> dict[str, Problem]:
     """Return the problem of each of *files* that is torn, by its path; this reads all of them."""
-    paths = {each.file.path: each for each in files if each.file.size}
+    paths = {file.file.path: file for file in files if file.file.size}
     rows = _members(spark, list(paths), with_lines=False).select(decoded("path").alias("path"), "trouble").collect()
     return {row["path"]: _problem("torn-file", paths[row["path"]], row["trouble"]) for row in sorted(rows)}
 

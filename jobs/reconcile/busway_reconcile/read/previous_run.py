@@ -30,7 +30,7 @@ def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
     """Return the run that ended last before *run* begins; of several, that of the longest window."""
     runs = f"{run.out}/runs"
     windows = [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
-    before = [each for each in windows if each.end <= run.window.start]
+    before = [window for window in windows if window.end <= run.window.start]
     found, problems = None, []
     for each in sorted(before, key=lambda each: (each.end, each.end - each.start), reverse=True):
         try:
@@ -43,7 +43,7 @@ def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
     if found is not None and datetime.fromisoformat(found.counted_until) < run.window.start:
         text = f"no run counted the hours from here to {run.window.start}"
         problems.append(Problem("not-reconciled", found.counted_until, text))
-    after = [each for each in windows if each.start >= run.window.end]
+    after = [window for window in windows if window.start >= run.window.end]
     return PreviousRun(found, problems, _runs_to_repeat(storage, runs, after, run.window))
 
 

@@ -78,7 +78,7 @@ def record_problems(troubles: Iterable[Mapping[str, Any]], files: Sequence[Journ
 
     Shape:   *troubles* have `path`, `trouble` and `count`.
     """
-    at = {each.file.path: each for each in files}
+    at = {file.file.path: file for file in files}
     kinds = {"malformed": "malformed-record", "incomplete": "malformed-record"}
     texts = {
         "malformed": "lines that are not journal records",

@@ -62,7 +62,7 @@ def path_below(folder: Path, name: str) -> Path:
     """
     parts = name.split("/")
     is_plain = all(
-        each not in {"", ".", ".."} and len(each.encode(errors="replace")) <= _LONGEST_NAME for each in parts
+        part not in {"", ".", ".."} and len(part.encode(errors="replace")) <= _LONGEST_NAME for part in parts
     )
     # On Windows a backslash separates folders.
     if not is_plain or "\\" in name or not name.isprintable():
@@ -206,7 +206,9 @@ def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> Non
     for name, content in files.items():
         _put(folder / name, content, changed)
     # A file without readable records makes the hour in which it was written unreliable.
-    dated = [each if each.hours else each._replace(hours=(hour_of(blob.last_modified),)) for each in problems]
+    dated = [
+        problem if problem.hours else problem._replace(hours=(hour_of(blob.last_modified),)) for problem in problems
+    ]
     _put(_marker(blob, folder), Kept(captured, dated).to_json().encode(), changed)
 
 

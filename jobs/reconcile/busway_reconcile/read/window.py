@@ -39,9 +39,9 @@ def future_records(files: Iterable[JournalFile], run: Run) -> list[Problem]:
     Either record of any message of the window may be in them, so all its hours are unreliable.
     """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for each in files:
-        if start_of(each.hour) > run.now + run.settings.clock_tolerance:
-            found[each.task, each.name.rpartition("-")[0]].append(each.hour)
+    for file in files:
+        if start_of(file.hour) > run.now + run.settings.clock_tolerance:
+            found[file.task, file.name.rpartition("-")[0]].append(file.hour)
     return [
         Problem(
             "future-records",

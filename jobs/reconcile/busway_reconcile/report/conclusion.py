@@ -9,13 +9,13 @@ from busway_reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND, TaskSummary
 
 def conclude(tasks: Sequence[TaskSummary], problems: Sequence[Problem]) -> tuple[int, str, str]:
     """Return the exit code, the verdict in a few words, and the verdict in a sentence."""
-    verdicts = add_counts(each.verdicts for each in tasks)
+    verdicts = add_counts(task.verdicts for task in tasks)
     found = {kind: verdicts[kind] for kind in FINDINGS if verdicts.get(kind)}
     undecided = verdicts.get(UNDECIDED, 0)
     messages = _messages(sum(verdicts.values()) - verdicts.get("orphan", 0))
     doubts = []
     # If an empty file hides records, messages are undecided; if nothing is undecided, it hides nothing.
-    if serious := [each for each in problems if each.kind != EMPTY]:
+    if serious := [problem for problem in problems if problem.kind != EMPTY]:
         doubts.append(f"{len(serious)} {'problem' if len(serious) == 1 else 'problems'} with the evidence")
     if undecided:
         doubts.append(f"{_messages(undecided)} undecided")

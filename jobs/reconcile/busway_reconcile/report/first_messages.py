@@ -58,7 +58,7 @@ def _records(
     if not messages:
         return found
     shape = "task string, src_site string, src_entity string, src_part smallint, src_seq bigint, stray string"
-    rows = [(*(each[name] for name in _KEY), each["enqueued_time"]) for each in messages]
+    rows = [(*(message[name] for name in _KEY), message["enqueued_time"]) for message in messages]
     wanted = frame_of(spark, rows, f"{shape}, generation bigint")
     evidence = spark.read.parquet(path)
     keys = [*_KEY, "generation"]

@@ -40,9 +40,9 @@ def lag_chart(hours: Sequence[Mapping[str, Any]]) -> str:
 
     Units:   milliseconds.
     """
-    known = {_hours_since(hours[0]["hour"], each["hour"]): each for each in hours}
+    known = {_hours_since(hours[0]["hour"], hour["hour"]): hour for hour in hours}
     count = max(known) + 1
-    ticks = _ticks(min(each["p50"] for each in hours), max(each["p99"] for each in hours))
+    ticks = _ticks(min(hour["p50"] for hour in hours), max(hour["p99"] for hour in hours))
     scale = _Scale(count, ticks[0], ticks[-1])
     parts = [_grid(scale.y(tick), duration(tick)) for tick in ticks]
     first = int(hours[0]["hour"][-2:])

@@ -66,7 +66,7 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
     count = sum(summary.counts.get(verdict, 0) for verdict in REPAIRABLE)
     head = {"manifest": VERSION, "run": summary.run, "messages": len(rows), "missing": count}
     lines = [head, *(_with_places(row.asDict(recursive=True)) for row in rows)]
-    storage.write(f"{folder}/{MANIFEST}", "".join(f"{_line(each)}\n" for each in lines))
+    storage.write(f"{folder}/{MANIFEST}", "".join(f"{_line(line)}\n" for line in lines))
     return f"{folder}/{MANIFEST}"
 
 

@@ -29,8 +29,8 @@ def write_tables(storage: Storage, run: Run, summary: Summary, tables: dict[str,
         writes = [
             pool.submit(frame.write.mode("overwrite").parquet, f"{attempt}/{table}") for table, frame in tables.items()
         ]
-        for each in writes:
-            each.result()
+        for write in writes:
+            write.result()
     storage.write(f"{attempt}/summary.json", summary.to_json())
     storage.move(attempt, run.folder)
     return {table: f"{run.out}/{path}" for table, path in summary.tables.items() if table in tables}
@@ -38,11 +38,11 @@ def write_tables(storage: Storage, run: Run, summary: Summary, tables: dict[str,
 
 def tables_of_counts(spark: SparkSession, summary: Summary) -> dict[str, DataFrame]:
     """Return the tables verdicts and lags."""
-    counts = [(each.task, kind, count) for each in summary.tasks for kind, count in each.verdicts.items()]
+    counts = [(task.task, kind, count) for task in summary.tasks for kind, count in task.verdicts.items()]
     lags = [
-        (each.task, hour["hour"], hour["messages"], *(hour[name] for name in PERCENTILES))
-        for each in summary.tasks
-        for hour in each.lag_by_hour
+        (task.task, hour["hour"], hour["messages"], *(hour[name] for name in PERCENTILES))
+        for task in summary.tasks
+        for hour in task.lag_by_hour
     ]
     of_lags = ", ".join(f"{name} double" for name in PERCENTILES)
     return {

@@ -119,8 +119,10 @@ set_custom_default_matcher = _nothing
 def _wrapped(function, prepare):
     """Return *function* with the arguments that *prepare* yields, hidden from pytest: it has no fixtures for them."""
     parameters = inspect.signature(function).parameters.values()
-    takes_all = hasattr(function, "is_prepared") or any(each.kind is each.VAR_KEYWORD for each in parameters)
-    names = {each.name for each in parameters}
+    takes_all = hasattr(function, "is_prepared") or any(
+        parameter.kind is parameter.VAR_KEYWORD for parameter in parameters
+    )
+    names = {parameter.name for parameter in parameters}
 
     def accepted(given):
         return {name: value for name, value in given.items() if takes_all or name in names}
@@ -139,7 +141,11 @@ def _wrapped(function, prepare):
 
     functools.update_wrapper(wrapper, function)
     wrapper.is_prepared = True
-    shown = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD and each.default is each.empty]
+    shown = [
+        parameter
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+    ]
     hidden = getattr(prepare, "names", ())
     wrapper.__signature__ = inspect.Signature([each for each in shown if each.name not in hidden])
     return wrapper

@@ -28,7 +28,7 @@ def test_quotes_and_dollars_in_rules_arrive_as_they_are(tmp_path: Path) -> None:
     copy_templates(tmp_path)
     (tmp_path / "entities.bicepparam").write_text(parameters)
     resources = snapshot(tmp_path / "entities.bicepparam")["predictedResources"]
-    [rule] = [each for each in resources if each["type"].endswith("rules")]
+    [rule] = [resource for resource in resources if resource["type"].endswith("rules")]
     assert rule["name"] == "sb-west/orders/replication/busway"
     assert rule["properties"]["sqlFilter"]["sqlExpression"] == "name = 'it''s ${x} \\ here'"
     assert rule["properties"]["action"]["sqlExpression"] == "SET note = 'a''b'"

@@ -40,6 +40,6 @@ def test_typed_values_of_correlation_filters_are_kept_or_reported(
     found = namespace_in(read).find(subscription.name)
     assert found is not None
     reports = not_in_a_file(namespace)
-    assert [each.partition("rule r ")[2] for each in reports] == ([] if reported is None else [reported])
+    assert [report.partition("rule r ")[2] for report in reports] == ([] if reported is None else [reported])
     # What is not reported selects the same messages.
     assert (found.rules == (rule,)) == (reported is None)

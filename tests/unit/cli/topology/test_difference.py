@@ -15,7 +15,7 @@ from cli.topology.sites import Access
 from shared.rules import CorrelationFilter
 
 ROOT = Path(__file__).parents[4]
-EXAMPLES = sorted(each.parent for each in ROOT.glob("config/examples/*/connections.yaml"))
+EXAMPLES = sorted(path.parent for path in ROOT.glob("config/examples/*/connections.yaml"))
 SUBSCRIPTION = Name(Kind.SUBSCRIPTION, ("t", "s"))
 RULE = SubscriptionRule("busway", "replication IS NULL", "SET replication = 1")
 DEFAULT = SubscriptionRule("$Default", "1=1")
@@ -138,7 +138,7 @@ def test_what_is_sent_to_is_created_before_what_sends() -> None:
         Name(Kind.QUEUE, ("source",)),
         Name(Kind.QUEUE, ("target",)),
     ]
-    needed = {each.key: Needed(each, is_source=each.parts[-1] in {"s", "source"}) for each in names}
+    needed = {name.key: Needed(name, is_source=name.parts[-1] in {"s", "source"}) for name in names}
     steps = difference(needed, Namespace([])).steps
     assert [str(step.name) for step in steps] == [
         "queue target",
