@@ -1,13 +1,12 @@
 """What `busway send` sends, with Microsoft's SDK."""
 
-import queue
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cli.places import Place
 from cli.sdk_clients import producer_client, service_bus_client
-from shared.errors import ConfigError, Problem, TargetUnavailable
+from cli.time_limit import within
+from shared.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from azure.eventhub import EventData
@@ -44,34 +43,13 @@ def send(
             sender.send_messages([_message(*message, properties, session, key) for message in messages])
 
     try:
-        _within(_ANSWER_SECONDS, str(place), work)
+        late = f"{place}: no answer in {_ANSWER_SECONDS:.0f} s; whether it has taken the messages is not known"
+        within(_ANSWER_SECONDS, late, work)
     except (ValueError, TypeError) as error:
         # The SDK's text can quote a body.
         problem = f"the SDK refuses a message ({type(error).__name__})"
         hint = "expected ids of at most 128 characters, and all bodies together within the limit of the entity"
         raise ConfigError([Problem(str(place), problem, hint)]) from error
-
-
-def _within(seconds: float, where: str, work: Callable[[], None]) -> None:
-    """Do *work*, and raise its error; the SDK waits forever for a service that accepts a connection and is silent."""
-    ended: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            work()
-        except Exception as error:  # noqa: BLE001 - raised in the thread that waits
-            ended.put(error)
-        else:
-            ended.put(None)
-
-    threading.Thread(target=run, daemon=True).start()
-    try:
-        error = ended.get(timeout=seconds)
-    except queue.Empty:
-        text = f"{where}: no answer in {seconds:.0f} s; whether it has taken the messages is not known"
-        raise TargetUnavailable(text) from None
-    if error is not None:
-        raise error
 
 
 def _message(

@@ -7,6 +7,7 @@ from azure.core.exceptions import AzureError
 from azure.eventhub import EventHubConsumerClient
 from azure.eventhub.exceptions import AuthenticationError, ConnectError, EventHubError
 
+from cli.time_limit import within
 from cli.topology.model import DEFAULT_GROUP, Kind, Name
 from shared.ends.event_hubs.clients import synchronous_consumer
 from shared.ends.namespace import Namespace
@@ -24,13 +25,17 @@ def partitions_of(name: Name, setting: str, settings: Mapping[str, str], alias: 
     """
     hub = name.parts[0]
     group = name.parts[1] if name.kind is Kind.CONSUMER_GROUP else DEFAULT_GROUP
-    client = synchronous_consumer(Namespace.of(setting, settings, [hub]), hub, group, retry_total=0)
-    try:
-        with client:
+
+    def ask() -> int | None:
+        with synchronous_consumer(Namespace.of(setting, settings, [hub]), hub, group, retry_total=0) as client:
             partitions = client.get_partition_ids()
             if name.kind is Kind.CONSUMER_GROUP and not _exists(client, partitions[0]):
                 return None
             return len(partitions)
+
+    late = f"{alias}/{hub}: no answer in {_SECONDS:.0f} s (check the address and the network)"
+    try:
+        return within(_SECONDS, late, ask)
     except AuthenticationError as error:
         remedy = "give the identity the role Azure Event Hubs Data Receiver, or use a key with the right Listen"
         raise TargetRefused(f"{alias}/{hub}: does not allow reading its properties ({remedy})") from error

@@ -79,7 +79,18 @@ def synchronous_container(setting: str, settings: Mapping[str, str], container: 
     """Return a synchronous client; otherwise as `open_container`."""
     from azure.storage.blob import ContainerClient  # noqa: PLC0415 - imports the SDK
 
-    return _open(ContainerClient, setting, settings, container_name=container, retry_total=_RETRIES)
+    return _open(
+        ContainerClient,
+        setting,
+        settings,
+        container_name=container,
+        retry_total=_RETRIES,
+        retry_read=0,
+        initial_backoff=1,
+        increment_base=1,
+        connection_timeout=_CONNECT_SECONDS,
+        read_timeout=_ANSWER_SECONDS,
+    )
 
 
 def container_url(setting: str, settings: Mapping[str, str], container: str) -> str:

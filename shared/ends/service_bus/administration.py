@@ -36,7 +36,7 @@ _DETAIL = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
 _LONGEST_DETAIL = 300
 _RETRIES = 3
 _PASSING = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
-_NETWORK_SECONDS = 20
+_CONNECT_SECONDS, _ANSWER_SECONDS = 5, 20
 _ROLE = "give the identity the role Azure Service Bus Data Owner, or use a key with the right Manage"
 _REMEDIES = {
     40111: ("is closed by its firewall", "admit this address or its subnet in the networking of the namespace"),
@@ -89,8 +89,11 @@ def administration_client(
     namespace = Namespace.of(setting, settings)
     options: dict[str, Any] = {
         "retry_total": _RETRIES,
-        "connection_timeout": _NETWORK_SECONDS,
-        "read_timeout": _NETWORK_SECONDS,
+        # Somebody waits: a namespace that accepts a connection and is silent is reported.
+        "retry_connect": 1,
+        "retry_read": 0,
+        "connection_timeout": _CONNECT_SECONDS,
+        "read_timeout": _ANSWER_SECONDS,
     }
     if authority is not None:
         options["connection_verify"] = authority
