@@ -17,7 +17,6 @@ from busway_broker.thread import RunningBroker
 from shared.errors import ConfigError
 
 # The SDK leaves the socket of a connection that breaks to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ running_broker = broker_of_a_module.running_broker
 QUEUE = "orders"
 
 # The SDKs forget to close the socket of a connection that broke.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(scope="module", autouse=True)

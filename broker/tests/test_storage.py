@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 
 # The SDKs forget to close the socket of a connection that broke.
-pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module", autouse=True)

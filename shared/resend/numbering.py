@@ -22,7 +22,7 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import string, timestamp
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.send_errors import translated
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.protocols import Outgoing
@@ -109,7 +109,8 @@ async def cancel_marks(scene: Scene, ledger: Ledger) -> None:
     """
     if not (ledger.is_certain and any(ledger.marks.values())):
         return
-    with suppress(TargetUnavailable, TargetRefused):
+    # A connection to the place may be gone from the configuration.
+    with suppress(ConfigError, TargetUnavailable, TargetRefused):
         opened = {key: entry for key, entry in ledger.entries.items() if entry.state in OPEN}
         there = await keys_in(scene.place, scene.settings) if opened else set[str]()
         needed = {(entry.to, entry.run) for key, entry in opened.items() if key in there}

@@ -1,8 +1,6 @@
 """The two namespaces that all tests of the clients share, each with queues of its own."""
 
-import gc
 import itertools
-import tracemalloc  # noqa: F401 - pytest would import it while it tells what is collected, and an import collects
 from collections.abc import Iterator
 
 import pytest
@@ -19,20 +17,6 @@ def _impatient_clients() -> Iterator[None]:
     # Not for the session: tests elsewhere that come later get the SDKs as they are.
     with impatient_clients():
         yield
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # The SDKs leave a socket open when a connection fails while it is being opened.
-    for item in items:
-        if "clients" in item.path.parts:
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected() -> Iterator[None]:
-    """Collect what the SDKs have left over while its warnings are still ignored."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="session")

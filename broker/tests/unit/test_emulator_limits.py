@@ -105,7 +105,6 @@ def test_the_files_of_this_project_are_within_the_limits(pytestconfig: pytest.Co
 
 
 # The SDKs forget to close the socket of a connection that broke.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_one_connection_too_many_is_closed(load: Load) -> None:
     [config] = load(queue())
     with RunningBroker([config]) as broker, contextlib.ExitStack() as stack:

@@ -18,7 +18,6 @@ from tests.clients.endpoints.name_server import NameServer
 pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_receiver_settles_at_the_old_site_before_it_moves(register: Register, broker: RunningBroker) -> None:

@@ -22,7 +22,6 @@ from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, 
 pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_sender_follows_the_source(register: Register, broker: RunningBroker) -> None:

@@ -18,7 +18,6 @@ from tests.clients.endpoints.following import Register, endpoint, held, put
 pytest_plugins = "broker.tests.broker_of_a_module"
 
 # The SDK leaves sockets of connections that broke, or links that were refused, to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_asyncio_behaves_the_same(register: Register, broker: RunningBroker) -> None:
