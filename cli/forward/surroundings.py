@@ -64,7 +64,7 @@ def _needed(configuration: Configuration, hub: str) -> Configuration:
     """Return the configuration with the connections that are sent to: of the hub, and of a journal in a hub."""
     journal = configuration.journal.event_hub if configuration.journal is not None else None
     aliases = {hub} if journal is None else {hub, journal.connection}
-    return replace(configuration, connections={aliase: configuration.connections[aliase] for aliase in aliases})
+    return replace(configuration, connections={alias: configuration.connections[alias] for alias in aliases})
 
 
 @contextlib.contextmanager

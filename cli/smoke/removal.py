@@ -23,7 +23,7 @@ async def remove(place: Place, run: str, settings: Mapping[str, str]) -> str | N
     """
     try:
         ours, others = await _contents(place, run, settings)
-        for session in dict.fromkeys(our.session_id for our in ours if our.session_id is not None):
+        for session in dict.fromkeys(letter.session_id for letter in ours if letter.session_id is not None):
             with contextlib.suppress(BuswayError):  # an entity without sessions refuses them
                 await _take(place, run, settings, session)
         if ours:

@@ -198,7 +198,7 @@ def destination_of(text: str, configuration: Configuration) -> Destination:
     """Return the destination whose text, SITE/ENTITY, is *text*; raises ConfigError if no connection leads there."""
     site, _, entity = text.partition("/")
     aliases = [alias for alias in configuration.connections if configuration.site(alias) == site]
-    service_bus = [aliase for aliase in aliases if configuration.connections[aliase].end.has_dead_letters]
+    service_bus = [alias for alias in aliases if configuration.connections[alias].end.has_dead_letters]
     return destination_named(f"{next(iter(service_bus or aliases), site)}/{entity}", configuration)
 
 

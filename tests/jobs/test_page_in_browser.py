@@ -70,7 +70,7 @@ def test_the_figures_of_a_table_end_at_one_line(tab: Tab, page: Path, width: int
       }
       return Object.values(ends).map(each => each.size);
     })""")
-    assert [siz for sizes in edges for siz in sizes if siz != 1] == []
+    assert [size for sizes in edges for size in sizes if size != 1] == []
     assert sum(len(sizes) for sizes in edges) > 10
     styles = tab.evaluate(
         "[...new Set([...document.querySelectorAll('td.n')].map(each => getComputedStyle(each).fontVariantNumeric))]"

@@ -249,9 +249,7 @@ def test_problems_with_the_evidence_are_shown(run: Finished) -> None:
 
 def test_the_manifest_has_the_digests_and_places_of_each_missing_or_expired_message(run: Finished) -> None:
     summary, _, spark, out, plan = run
-    lines = [
-        json.loads(splitline) for splitline in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()
-    ]
+    lines = [json.loads(line) for line in Path(write_manifest(spark, summary, out)[5:]).read_text().splitlines()]
     wanted = {seq: verdict for seq, verdict in plan.items() if verdict in ("missing", "expired-unsent")}
     assert lines[0] == {"manifest": 2, "run": summary.run, "messages": len(wanted), "missing": len(wanted)}
     assert {line["src_seq"]: line["verdict"] for line in lines[1:]} == wanted

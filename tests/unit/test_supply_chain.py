@@ -52,6 +52,6 @@ def test_images_are_named_by_digest() -> None:
 def test_ci_audits_each_lock_file_and_installs_its_auditor_by_hash() -> None:
     locks = [path.relative_to(ROOT).as_posix() for path in ROOT.rglob("requirements*.lock") if "/." not in str(path)]
     ours = [lock for lock in locks if not lock.startswith(("build/", "node_modules/"))] + [".github/requirements.lock"]
-    assert [our for our in ours if our.removesuffix(".lock") not in CI] == []
+    assert [lock for lock in ours if lock.removesuffix(".lock") not in CI] == []
     assert "npm audit --package-lock-only" in CI
     assert "--require-hashes --requirement .github/requirements.lock" in CI

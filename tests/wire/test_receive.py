@@ -285,7 +285,7 @@ def test_what_is_sent_is_what_was_typed(run: Run, given: str, shown: str) -> Non
 )
 def test_what_cannot_be_sent_is_refused_in_one_line(run: Run, arguments: list[str], problem: str) -> None:
     result = run("send", *arguments)
-    lines = [splitline for splitline in result.stderr.splitlines() if "waits for its first answer" not in splitline]
+    lines = [line for line in result.stderr.splitlines() if "waits for its first answer" not in line]
     assert (result.exit_code, len(lines)) == (1, 1), result.output
     assert lines[0].startswith(problem)
     assert "Traceback" not in result.output
@@ -308,6 +308,6 @@ def test_a_key_beside_its_session_is_sent(run: Run) -> None:
 )
 def test_what_cannot_be_received_is_refused_in_one_line(run: Run, arguments: list[str], problem: str) -> None:
     result = run("receive", *arguments)
-    lines = [splitline for splitline in result.stderr.splitlines() if "waits for its first answer" not in splitline]
+    lines = [line for line in result.stderr.splitlines() if "waits for its first answer" not in line]
     assert (result.exit_code, len(lines)) == (1, 1), result.output
     assert f"{lines[0]}\n".startswith(problem)

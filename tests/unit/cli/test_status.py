@@ -128,7 +128,7 @@ def test_figures_of_a_row_stay_in_their_columns() -> None:
 def test_a_name_from_outside_cannot_act_on_the_terminal() -> None:
     held = task(1, State.HELD, reason=HOSTILE, since=HOSTILE)
     text = status_text(status([held]), 80, everything=True, has_color=False)
-    assert all(splitline.isprintable() for splitline in text.splitlines())
+    assert all(line.isprintable() for line in text.splitlines())
 
 
 def test_a_status_is_valid_by_its_schema_and_another_document_is_not() -> None:

@@ -159,7 +159,7 @@ def test_invalid_message_is_rejected_and_the_others_are_joined() -> None:
         good = [message for message in messages if body(message) != "b"]
         joined = iter(one_envelope(good))
         results = [
-            MessageRejected("NoB", "b is none") if body(message) == "b" else next(joined) for message in messages
+            MessageRejected("NoB", "b is missing") if body(message) == "b" else next(joined) for message in messages
         ]
         return [
             Joined(next(index for index, message in enumerate(messages) if body(message) != "b"))
