@@ -11,6 +11,8 @@ from shared.rules import Rule, TrueFilter
 DEFAULT_RULE = Rule("$Default", TrueFilter())
 DEFAULT_MAX_SIZE = 1024
 DEFAULT_COUNTS_LAG = timedelta(seconds=2)
+STANDARD_MESSAGE_SIZE = 256 * 1024
+"""The most bytes of a message in the Standard tier. A namespace that takes more is a Premium one."""
 MAX_MAX_SIZE = 81_920
 MAX_PARTITIONS = 1024
 """Of an event hub in a dedicated cluster."""
@@ -194,7 +196,7 @@ class NamespaceConfig:
     """
     A namespace on a port of its own; None lets the broker choose.
 
-    Units: max_message_size in bytes, 256 KiB as in the Standard tier; event hubs take 1 MiB. Without shared access keys
+    Units: max_message_size in bytes; event hubs take 1 MiB. Without shared access keys
     every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind. With
     disable_local_auth no key is accepted, without public_network_access no client. The offsets of a geo_replicated
     namespace are those of Azure's geo-replication. An alias of paired namespaces leads to the one that names the other
@@ -213,7 +215,7 @@ class NamespaceConfig:
     topics: tuple[TopicConfig, ...] = ()
     hubs: tuple[HubConfig, ...] = ()
     port: int | None = None
-    max_message_size: int = 256 * 1024
+    max_message_size: int = STANDARD_MESSAGE_SIZE
     shared_access_keys: tuple[SharedAccessKey, ...] = ()
     accepts_entra_tokens: bool = False
     disable_local_auth: bool = False

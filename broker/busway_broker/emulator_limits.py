@@ -17,7 +17,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.config import (
+    STANDARD_MESSAGE_SIZE,
+    HubConfig,
+    NamespaceConfig,
+    QueueConfig,
+    SubscriptionConfig,
+    TopicConfig,
+)
 from shared.errors import Problem
 from shared.rules import CorrelationFilter
 
@@ -31,7 +38,6 @@ _MAX_CORRELATION_FILTERS, _MAX_SQL_FILTERS = 1000, 20
 _MAX_HUBS, _MAX_CONSUMER_GROUPS, _MAX_PARTITIONS = 10, 20, 32
 _MAX_DELIVERY_COUNT = 10
 _MAX_SIZE = 100  # megabytes
-_MAX_MESSAGE_SIZE = 256 * 1024
 _HOUR, _MINUTE, _SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 _DUPLICATE_WINDOW = 20 * _SECOND
 
@@ -159,7 +165,7 @@ def limited(namespace: NamespaceConfig) -> NamespaceConfig:
             for topic in namespace.topics
         ),
         hubs=tuple(replace(hub, message_retention=_HOUR) for hub in namespace.hubs),
-        max_message_size=_MAX_MESSAGE_SIZE,
+        max_message_size=STANDARD_MESSAGE_SIZE,
         max_connections=MAX_CONNECTIONS,
         max_receivers=MAX_RECEIVERS,
     )

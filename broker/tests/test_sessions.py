@@ -90,6 +90,22 @@ def test_the_next_available_sessions_come_one_after_the_other(
         assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
 
 
+def test_any_of_the_available_sessions_is_the_next(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    # SR57
+    queue = entity("sessions")
+    names = [f"s{number:02}" for number in range(20)]
+    publish(queue, messages_of(*names, each=1))
+    accepted: list[str] = []
+    with contextlib.ExitStack() as receivers:
+        for _ in names:
+            receiver = client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION)
+            accepted.append(receivers.enter_context(receiver).session.session_id)
+    assert sorted(accepted) == names
+    assert accepted != names
+
+
 def test_waiting_for_a_session_that_does_not_come_times_out(
     client: ServiceBusClient, entity: Callable[[str], str]
 ) -> None:

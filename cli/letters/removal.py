@@ -29,6 +29,8 @@ _AT_ONCE = 500
 _TIMEOUT_SECONDS = 60.0
 # What is not an answer about the connection or the name: this entity has no batch delete.
 _CANNOT = ("amqp:not-implemented", "amqp:not-allowed", "com.microsoft:operation-not-supported")
+_WITHOUT_REASON = "amqp:internal-error"
+"""What a batch above the limit is answered with; what an entity without batches answers is published nowhere."""
 
 
 async def drop(
@@ -79,7 +81,7 @@ async def _batches_deleted(place: Place, before: datetime) -> int | None:
     with progress("deleted", None) as advance, stopped_by_signals(stop):
         async with management_of(place, os.environ) as connection:
             try:
-                while not is_stopped and (count := await _delete(connection, place, before)):
+                while not is_stopped and (count := await _delete(connection, place, before, is_first=not deleted)):
                     deleted += count
                     advance(count)
             except _NoBatchesError:
@@ -91,12 +93,13 @@ class _NoBatchesError(Exception):
     """The service does not delete batches of the entity."""
 
 
-async def _delete(connection: ManagementConnection, place: Place, before: datetime) -> int:
+async def _delete(connection: ManagementConnection, place: Place, before: datetime, *, is_first: bool) -> int:
     try:
         return await connection.delete_batch(_AT_ONCE, before, _TIMEOUT_SECONDS)
     except (AzureError, OSError) as error:
         condition = condition_of(error)
-        if condition in _CANNOT:
+        if condition in _CANNOT or (is_first and condition == _WITHOUT_REASON):
             raise _NoBatchesError from error
         seen = type(error).__name__ + (f" ({condition})" if condition else "")
-        raise TargetUnavailable(f"{place}: its messages cannot be deleted, {seen}; {CHECK}") from error
+        problem = f"{place}: its messages cannot be deleted, {seen}, though some may be gone; {CHECK}"
+        raise TargetUnavailable(problem) from error

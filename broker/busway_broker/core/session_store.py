@@ -7,11 +7,13 @@ A store that delivers messages by session, each session to one consumer at a tim
 3. Over `$management` only the connection whose receiver holds a session can settle its messages.
 4. Once the receiver has closed, nobody can lock the session until the handover is over (Azure/azure-sdk-for-go 17325).
 5. A receiver that asks for the next available session waits until one has messages and no owner, in order of arrival.
+   Which one it gets is nowhere promised: any (azure-sdk-for-net 42022).
 
 Sources: Microsoft Learn, "Message sessions"; issue 41981 of azure-sdk-for-java for the year 10000, pull request 24966
 of azure-sdk-for-go for settlement.
 """
 
+import random
 from collections.abc import Iterable, Iterator
 
 from busway_broker import errors
@@ -67,7 +69,9 @@ class SessionStore(MessageStore):
         """Lock the next session that has messages; the consumer is called with it, or when the deadline has passed."""
         self._waiting[consumer] = deadline
         self._timers.set(self, deadline)
-        for session in list(self._available.values()):
+        available = [*self._available.values()]
+        first = random.randrange(len(available)) if available else 0
+        for session in (*available[first:], *available[:first]):
             self._offer(session)
             if consumer not in self._waiting:
                 return
@@ -154,13 +158,13 @@ class SessionStore(MessageStore):
         for session in list(self._sessions.values()):
             self._offer(session)
 
-    def session_ids(self, updated_after: int | None) -> Iterator[str]:
-        """Return the sessions whose state was set after a time; without one, those that have messages or a state."""
-        if updated_after is not None:
+    def session_ids(self, updated_since: int | None) -> Iterator[str]:
+        """Return the sessions whose state was set since a time; without one, those that have messages or a state."""
+        if updated_since is not None:
             return (
                 session.session_id
                 for session in self._sessions.values()
-                if session.state is not None and session.state_updated_time > updated_after
+                if session.state is not None and session.state_updated_time >= updated_since
             )
         with_messages = {
             message.content.session_id: None for message in self.messages.values() if message.state is State.ACTIVE

@@ -354,14 +354,15 @@ class MessageStore:
                 self._lock(message, now)
         return found
 
-    def delete(self, count: int, *, before: int) -> int:
+    def delete(self, count: int, *, before: int, session_id: str | None = None) -> int:
         """Delete up to *count* messages enqueued *before* a time, the oldest first, none that is locked or deferred."""
         found = (
             message
             for message in self.messages.values()
-            if message.state is State.ACTIVE and message.lock_token is None
+            if message.state is State.ACTIVE and message.lock_token is None and message.enqueued_time < before
         )
-        chosen = list(itertools.islice((message for message in found if message.enqueued_time < before), count))
+        of_session = (message for message in found if session_id is None or message.content.session_id == session_id)
+        chosen = list(itertools.islice(of_session, count))
         for message in chosen:
             self._forget(message)
         return len(chosen)

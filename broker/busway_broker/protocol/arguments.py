@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NoReturn, Self
 
 from busway_broker import errors
+from busway_broker.core.content import unprocessable
 from busway_broker.errors import Refusal
 from busway_broker.protocol.requests import by_text
 from shared.amqp.codec import items_of
@@ -99,9 +100,5 @@ class Arguments:
         """Return an array of uuids as lock tokens, whose bytes are in the order of .NET's Guid."""
         tokens = [item.payload for item in self._items(name)]
         if not all(isinstance(token, uuid.UUID) for token in tokens):
-            # As the service does: issue 173 of Azure/amqpnetlite.
-            raise Refusal(
-                errors.INTERNAL_ERROR,
-                "The service was unable to process the request; please retry the operation.",
-            )
+            raise unprocessable()  # Azure/amqpnetlite issue 173
         return [token.bytes_le for token in tokens if isinstance(token, uuid.UUID)]

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 from broker.tests.unit.peer import Peer, terminus
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.namespace import Namespace
+from busway_broker.protocol.requests import read_request
 from shared.amqp import performatives
 from shared.amqp.codec import encode, items_of, plain
 from shared.amqp.fields import compose_list, fields_of, number_field
 from shared.amqp.frames import compose
 from shared.amqp.performatives import Attach
 from shared.amqp.sections import data
-from shared.amqp.values import FALSE, NULL, TRUE, Value, binary, described, list_, symbol, ulong
+from shared.amqp.values import FALSE, NULL, TRUE, Value, binary, described, list_, map_, string, symbol, ulong
 from shared.clock import ManualClock
 
 CONTROL = 50
@@ -43,8 +44,8 @@ class State(NamedTuple):
     declared: bytes | None = None
 
 
-def new_namespace() -> Namespace:
-    return Namespace(CONFIG, ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
+def new_namespace(config: NamespaceConfig = CONFIG) -> Namespace:
+    return Namespace(config, ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
 
 
 class Controller(Peer):
@@ -167,3 +168,24 @@ def put(namespace: Namespace, path: str, *names: bytes) -> None:
     for name in names:
         other.send_text(handle, name)
     other.connection.release()
+
+
+def requester(namespace: Namespace, path: str) -> Controller:
+    """Return a client with links to the `$management` node of an entity."""
+    peer = Controller(namespace)
+    address = f"{path}/$management"
+    peer.say(peer.attach(30, receives=False, address=address), peer.attach(31, receives=True, address=address))
+    peer.say(peer.flow(31, 100))
+    return peer
+
+
+def ask(peer: Controller, transaction: bytes | None, operation: str, body: dict[str, Value]) -> dict[str, Any]:
+    """Send a request to the node of a requester's entity and return the body of its answer."""
+    properties = b"\x00\x53\x73" + encode(list_([string("1"), NULL, NULL, NULL, string("me")]))
+    application = b"\x00\x53\x74" + encode(map_([(string("operation"), string(f"com.microsoft:{operation}"))]))
+    content = b"\x00\x53\x77" + encode(map_([(string(key), value) for key, value in body.items()]))
+    heard = peer.transfer_in(transaction, 30, properties + application + content)
+    (payload,) = [payload for _, code, _, payload in heard if code == performatives.TRANSFER]
+    answer = read_request(payload)
+    status = {"status": answer.properties["statusCode"].payload, "text": answer.properties["statusDescription"].payload}
+    return status | {key: plain(value) for key, value in answer.body.items()}

@@ -1,18 +1,15 @@
 """Requests to an entity's `$management` node within a transaction, as .NET sends them in a TransactionScope."""
 
 import uuid
-from typing import Any
 
 import pytest
 
-from broker.tests.unit.controller import Controller, new_namespace, put, texts
+from broker.tests.unit.controller import Controller, ask, new_namespace, put, requester, texts
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.store import milliseconds
-from busway_broker.protocol.requests import read_request
-from shared.amqp import performatives
-from shared.amqp.codec import encode, plain
+from shared.amqp.codec import encode
 from shared.amqp.sections import data
-from shared.amqp.values import NULL, Value, array, binary, list_, map_, string, symbol, timestamp
+from shared.amqp.values import Value, array, binary, list_, map_, string, symbol, timestamp
 from shared.amqp.values import uuid as uuid_value
 
 
@@ -23,25 +20,7 @@ def namespace() -> Namespace:
 
 @pytest.fixture
 def peer(namespace: Namespace) -> Controller:
-    peer = Controller(namespace)
-    peer.say(
-        peer.attach(30, receives=False, address="target/$management"),
-        peer.attach(31, receives=True, address="target/$management"),
-        peer.flow(31, 100),
-    )
-    return peer
-
-
-def ask(peer: Controller, transaction: bytes | None, operation: str, body: dict[str, Value]) -> dict[str, Any]:
-    """Send a request to the node of `target` and return the body of its answer."""
-    properties = b"\x00\x53\x73" + encode(list_([string("1"), NULL, NULL, NULL, string("me")]))
-    application = b"\x00\x53\x74" + encode(map_([(string("operation"), string(f"com.microsoft:{operation}"))]))
-    content = b"\x00\x53\x77" + encode(map_([(string(key), value) for key, value in body.items()]))
-    heard = peer.transfer_in(transaction, 30, properties + application + content)
-    (payload,) = [payload for _, code, _, payload in heard if code == performatives.TRANSFER]
-    answer = read_request(payload)
-    status = answer.properties["statusCode"].payload
-    return {"status": status} | {key: plain(value) for key, value in answer.body.items()}
+    return requester(namespace, "target")
 
 
 def schedule(namespace: Namespace) -> dict[str, Value]:

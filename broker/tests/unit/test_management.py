@@ -1,0 +1,89 @@
+"""What `$management` refuses, and where its answers are smaller than what was asked for."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.tests.unit.controller import CONFIG, Controller, ask, new_namespace, put, requester, texts
+from busway_broker.config import EntityStatus, QueueConfig
+from busway_broker.core.content import read_content
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.session_store import SessionStore
+from busway_broker.core.store import milliseconds
+from shared.amqp.codec import encode
+from shared.amqp.sections import data
+from shared.amqp.values import NULL, Value, array, int_, list_, long, string, timestamp
+
+UNPROCESSABLE = "The service was unable to process the request; please retry the operation."
+PREMIUM = replace(CONFIG, max_message_size=1024 * 1024)
+
+
+def deleted(peer: Controller, namespace: Namespace, count: int, **more: Value) -> dict[str, Any]:
+    """Ask for the deletion of all messages, *count* at once."""
+    later = milliseconds(namespace.clock) + 1
+    return ask(
+        peer,
+        None,
+        "batch-delete-messages",
+        {"message-count": int_(count), "enqueued-time-utc": timestamp(later)} | more,
+    )
+
+
+@pytest.mark.parametrize(("config", "most"), [(CONFIG, 500), (PREMIUM, 4_000)])
+def test_a_batch_above_the_limit_of_its_tier_is_unprocessable(config: Any, most: int) -> None:
+    # SR65
+    namespace = new_namespace(config)
+    put(namespace, "target", b"m")
+    peer = requester(namespace, "target")
+    refused = deleted(peer, namespace, most + 1)
+    assert (refused["status"], refused["text"]) == (500, UNPROCESSABLE)
+    assert deleted(peer, namespace, 0)["status"] == 400
+    assert texts(namespace, "target") == [b"m"]
+    assert deleted(peer, namespace, most)["message-count"] == 1
+    assert texts(namespace, "target") == []
+
+
+def test_who_asks_for_many_deletes_fewer() -> None:
+    # SR65
+    namespace = new_namespace()
+    put(namespace, "target", *[b"%d" % number for number in range(450)])
+    peer = requester(namespace, "target")
+    assert [deleted(peer, namespace, 400)["message-count"] for _ in range(3)] == [300, 150, 0]
+
+
+def test_a_batch_is_deleted_of_one_session() -> None:
+    # SR67
+    namespace = new_namespace()
+    for session in ("a", "b", "a"):
+        properties = b"\x00\x53\x73" + encode(list_([*[NULL] * 10, string(session)]))
+        namespace.queue("s").publish(read_content(properties + data(b"m")))
+    peer = requester(namespace, "s")
+    assert deleted(peer, namespace, 10)["status"] == 501
+    assert deleted(peer, namespace, 10, **{"session-id": string("a")})["message-count"] == 2
+    assert [message.content.session_id for message in namespace.store("s").messages.values()] == ["b"]
+
+
+def test_an_entity_that_takes_no_messages_shows_none() -> None:
+    # SR32
+    queues = tuple(replace(queue, status=EntityStatus.SEND_DISABLED) for queue in CONFIG.queues)
+    peer = requester(new_namespace(replace(CONFIG, queues=queues)), "target")
+    peeked = ask(peer, None, "peek-message", {"from-sequence-number": long(1), "message-count": int_(1)})
+    cancelled = ask(peer, None, "cancel-scheduled-message", {"sequence-numbers": array(0x81, [Value(0x81, 1)])})
+    text = "Messaging entity 'target' is currently disabled for Send operations."
+    assert [(each["status"], each["text"]) for each in (peeked, cancelled)] == [(403, text)] * 2
+
+
+def test_a_session_whose_state_was_set_at_the_time_itself_is_listed() -> None:
+    # SR64
+    namespace = new_namespace(replace(CONFIG, queues=(QueueConfig(name="s", requires_session=True),)))
+    store, set_at = namespace.store("s"), milliseconds(namespace.clock)
+    assert isinstance(store, SessionStore)
+    store.restore_session("a", b"state", set_at)
+    peer = requester(namespace, "s")
+
+    def listed(since: int) -> Any:
+        asked = {"last-updated-time": timestamp(since), "skip": int_(0), "top": int_(10)}
+        return ask(peer, None, "get-message-sessions", asked).get("sessions-ids", [])
+
+    assert [listed(since) for since in (set_at - 1, set_at, set_at + 1)] == [["a"], ["a"], []]
