@@ -133,7 +133,8 @@ resource job 'Microsoft.App/jobs@2024-03-01' = [
               parallelism: 1
               replicaCompletionCount: 1
             }
-        replicaTimeout: timeoutSeconds
+        // An execution can hang without a line in its log (microsoft/azure-container-apps 1656).
+        replicaTimeout: each == name ? timeoutSeconds : min(timeoutSeconds, 2400)
         // The container exits with 0 for every result, findings included, and with another code only without a result.
         replicaRetryLimit: 1
         registries: empty(registryName)

@@ -30,6 +30,8 @@ STALE = timedelta(minutes=10)
 
 CLEAN, FINDINGS, UNDECIDED = "clean", "findings", "could not decide"
 NO_RESULT = "no result"
+_AGAIN = "again"
+"""In a note: that the job has failed and was started again, which is done once."""
 WORDS = (CLEAN, FINDINGS, UNDECIDED)
 
 
@@ -149,6 +151,12 @@ class Night:
                 await self._report_result(results, day, note, result)
                 return
             text = f"execution {execution.name} has status {execution.status} and wrote no result{_unreadable(result)}"
+            if self._job is not None and _AGAIN not in note.reported:
+                # It may not have got a machine, or its image: that passes (microsoft/azure-container-apps 816 and 1168).
+                _LOGGER.warning("nightly reconciliation of %s: %s; the job is started again", day, text)
+                again = replace(_with_reported(note, _AGAIN), claimed=self._now(), started=False)
+                await self._start(results, self._job, day, again)
+                return
             await self._report_missing(results, day, note, execution.name, text)
         elif self._clock.now() >= max(self._due(day), self._fair_time(note)):
             job = "no execution" if execution is None else f"execution {execution.name} is running"

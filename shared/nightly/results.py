@@ -57,7 +57,7 @@ class Note:
     What the app has done for a day.
 
     Shape:   *claimed* is a time in ISO format; *reported* names what has been reported: the ETag of a result, an
-             execution that failed, or an overdue result.
+             execution that failed, a job that was started again, or an overdue result.
     """
 
     claimed: str

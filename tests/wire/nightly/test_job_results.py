@@ -70,25 +70,26 @@ def test_a_manual_run_is_reported_and_not_repeated(management: Management, conta
     assert management.started == []
 
 
-def test_a_failed_job_is_reported_once_and_its_rerun_counts(management: Management, container: ContainerClient) -> None:
+@pytest.mark.parametrize("status", ["Failed", "Succeeded"])
+def test_a_job_without_a_result_is_started_again_once_and_then_reported(
+    management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture, status: str
+) -> None:
     watch = Watch(container, management.job)
     watch.look()
-    management.end("Failed")
-    text = watch.after(minutes=15) or ""
-    assert "no result: execution reconcile-1 has status Failed and wrote no result" in text
+    management.end(status)
     assert watch.after(minutes=15) is None
+    (warning,) = lines(caplog, logging.WARNING)
+    assert f"execution reconcile-1 has status {status} and wrote no result; the job is started again" in warning
+    assert (watch.after(minutes=15), len(management.started)) == (None, 2)
+    management.end(status)
+    text = watch.after(minutes=15) or ""
+    assert f"no result: execution reconcile-2 has status {status} and wrote no result" in text
+    assert (watch.after(minutes=15), len(management.started)) == (None, 2)
     management.run(management.started[0])  # by hand
     assert watch.after(minutes=15) is None
     watch.write()
     assert watch.after(minutes=15) is None
     assert watch.telemetry.nights == ["no result", "clean"]
-
-
-def test_a_job_that_ends_without_a_result_is_reported(management: Management, container: ContainerClient) -> None:
-    watch = Watch(container, management.job)
-    watch.look()
-    management.end("Succeeded")
-    assert "has status Succeeded and wrote no result" in (watch.after(minutes=15) or "")
 
 
 def test_a_job_that_does_not_end_is_reported_in_the_morning_and_its_result_later(
@@ -123,10 +124,11 @@ def test_incomplete_summary_is_not_a_result(
     assert watch.after(minutes=15) is None
     assert "summary" in lines(caplog, logging.WARNING)[0]
     management.end("Succeeded")
-    assert "wrote no result that can be read" in (watch.after(minutes=15) or "")
+    assert watch.after(minutes=15) is None
+    assert "wrote no result that can be read" in lines(caplog, logging.WARNING)[-1]
     watch.write()
     watch.after(minutes=15)
-    assert watch.telemetry.nights == ["no result", "clean"]
+    assert watch.telemetry.nights == ["clean"]
 
 
 def test_the_result_of_a_job_whose_starter_died_is_reported(management: Management, container: ContainerClient) -> None:
