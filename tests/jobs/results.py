@@ -13,7 +13,6 @@ from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.previous_run import find_previous_run
 from busway_reconcile.read.window import closed_hours
 from busway_reconcile.reconciliation import Result, reconcile
-from busway_reconcile.session import Session
 from busway_reconcile.settings import Run, Settings, Window
 from busway_reconcile.storage import Storage
 from tests.jobs.journals import START
@@ -54,13 +53,12 @@ def inputs(
     spark: SparkSession, folder: Path, *, start: datetime = START, hours: int = 4, settings: Settings | None = None
 ) -> Inputs:
     """Return the inputs of a run without judging them, which takes much longer."""
-    session = Session.of(spark)
     storage = Storage(spark)
     journal, out = (storage.absolute(str(folder / name)) for name in ("journal", "out"))
     window = Window(start, start + timedelta(hours=hours))
     one = Run(journal, out, window, start + timedelta(days=2), settings or Settings())
     closed, problems = closed_hours(one)
-    found = compact_inputs(session, storage, one, closed)
+    found = compact_inputs(spark, storage, one, closed)
     return Inputs(found.hours, [*problems, *found.problems], find_previous_run(storage, one).problems)
 
 

@@ -18,7 +18,6 @@ from busway_reconcile.compact.inputs import compact_inputs
 from busway_reconcile.compact.records import CompactionFailed, compact_records
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
-from busway_reconcile.session import Session
 from busway_reconcile.settings import Run, Settings, Window
 from busway_reconcile.storage import Storage
 from tests.azurite import running_azurite
@@ -37,7 +36,7 @@ def compact(
     files, problems = journal_files(Storage(spark).files(str(folder / "journal")))
     assert problems == []
     return compact_hours(
-        Session.of(spark),
+        spark,
         Storage(spark),
         files,
         str(folder / "compacted"),
@@ -100,7 +99,7 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     assert compact(spark, tmp_path) == again
     storage = Storage(spark)
     run = Run(storage.absolute(folders(tmp_path)[0]), storage.absolute(str(tmp_path)), DAWN, NOW, Settings())
-    inputs = compact_inputs(Session.of(spark), storage, run, HOURS)
+    inputs = compact_inputs(spark, storage, run, HOURS)
     assert inputs.hours == again
     (problem,) = inputs.problems
     assert (problem.kind, problem.role, problem.hours) == ("changed-input", "source", (HOURS[0],))
@@ -115,10 +114,7 @@ def test_an_hour_is_compacted_once_and_again_when_its_files_change(spark: SparkS
     old_table.mkdir(parents=True)
     before = state(tmp_path / "compacted" / "records")
     assert (
-        update_coverage(
-            Session.of(spark), Storage(spark), str(tmp_path / "compacted"), compact(spark, tmp_path).values()
-        )
-        == again
+        update_coverage(spark, Storage(spark), str(tmp_path / "compacted"), compact(spark, tmp_path).values()) == again
     )
     assert not old_table.exists()
     assert state(tmp_path / "compacted" / "records") == before

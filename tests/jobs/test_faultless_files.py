@@ -22,7 +22,6 @@ from busway_reconcile.journal import schema
 from busway_reconcile.journal.schema import VALID_TIMES
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.records import parse_files
-from busway_reconcile.session import Session
 from busway_reconcile.storage import Storage
 from tests.jobs.journals import KINDS, START, Journals, Record, leave_to_spark, planted
 
@@ -198,7 +197,7 @@ def compacted(spark: SparkSession, folder: Path) -> dict[str, Hour]:
     assert problems == []
     hours = {file.hour for file in files}
     return compact_hours(
-        Session.of(spark), Storage(spark), files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours
+        spark, Storage(spark), files, str(folder / "compacted"), now=START + timedelta(days=2), hours=hours
     )
 
 

@@ -9,9 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,9 +24,9 @@ from busway_reconcile.reconciliation import Result, reconcile
 from busway_reconcile.report.delta import check_delta, write_delta
 from busway_reconcile.report.page import write_page
 from busway_reconcile.report.repair_manifest import REPAIRABLE, write_manifest
-from busway_reconcile.session import Session, java_options, local_session
+from busway_reconcile.session import java_options, local_session
 from busway_reconcile.settings import Settings, Window
-from busway_reconcile.storage import storage_of
+from busway_reconcile.storage import Storage
 from busway_reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND
 
 CONNECTION_SETTING = "BUSWAY_JOURNAL_STORAGE"
@@ -56,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         hours = [*hours_between(window.start - settings.open_for, window.end), *future_hours(now)]
         journal = _readable_by_spark(options.journal, Path(options.staging), hours)
-        session = _session(options, journal, window)
+        spark = _session(options, journal, window)
         if options.delta is not None:
-            check_delta(session.spark)
-        windows = due_hours(storage_of(session, options.out), options.out, now) if options.hourly else [window]
+            check_delta(spark)
+        windows = due_hours(Storage(spark), options.out, now) if options.hourly else [window]
         for each in windows:
             current = each.run
-            codes.append(_reconcile(session, journal, each, options, now=now, settings=settings))
+            codes.append(_reconcile(spark, journal, each, options, now=now, settings=settings))
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings here
         traceback.print_exc()
         _print(f"reconcile: could not reconcile {current}: {_sentence(error)}")
@@ -73,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reconcile(
-    session: Session,
+    spark: SparkSession,
     journal: str,
     window: Window,
     options: argparse.Namespace,
@@ -83,7 +81,7 @@ def _reconcile(
 ) -> int:
     """Reconcile one *window*, write all its results, print them, and return its exit code."""
     result = reconcile(
-        session,
+        spark,
         journal,
         options.out,
         window=window,
@@ -93,12 +91,8 @@ def _reconcile(
         explains=options.explain,
     )
     has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
-    spark = session.spark
-    # Both read a few rows: planning that takes the time, which they do beside one another.
-    with ThreadPoolExecutor() as pool:
-        writing = pool.submit(write_manifest, spark, result.summary, options.out) if has_losses else None
-        page = write_page(spark, result.summary, options.out)
-        manifest = None if writing is None else writing.result()
+    manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
+    page = write_page(spark, result.summary, options.out)
     if options.delta is not None:
         write_delta(spark, result.summary, options.out, options.delta)
     _print_result(result)
@@ -213,18 +207,17 @@ def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str
     return str(staging)
 
 
-def _session(options: argparse.Namespace, journal: str, window: Window) -> Session:
+def _session(options: argparse.Namespace, journal: str, window: Window) -> SparkSession:
     # spark-submit and notebooks configure the session themselves.
     if SparkSession.getActiveSession() is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return Session.of(SparkSession.builder.appName("busway-reconcile").getOrCreate())
+        return SparkSession.builder.appName("busway-reconcile").getOrCreate()
     sizes = dict.fromkeys(window.hours, 0)
     for path in Path(_path(journal)).rglob("*.jsonl.gz"):
         hour = hour_in(path.as_posix())
         if hour in sizes:
             sizes[hour] += path.stat().st_size
     size = max(sizes.values()) if options.hourly else sum(sizes.values())
-    start = partial(local_session, memory=options.memory, cores=options.cores, java_options=java_options(size))
-    return Session.starting(start, options.cores)
+    return local_session(memory=options.memory, cores=options.cores, java_options=java_options(size))
 
 
 def _print_result(result: Result) -> None:

@@ -6,11 +6,10 @@ the same results. It writes into a folder of its own, all at once; a folder with
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from busway_reconcile.compact.inputs import compact_inputs
 from busway_reconcile.compact.records import CompactedRecords, current_name, rename_tasks
@@ -29,9 +28,9 @@ from busway_reconcile.read.window import closed_hours, counted_until
 from busway_reconcile.report.conclusion import conclude
 from busway_reconcile.report.figures import count, summarize_tasks
 from busway_reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
-from busway_reconcile.session import Session, fit
+from busway_reconcile.session import configure, fit
 from busway_reconcile.settings import Run, Settings, Window
-from busway_reconcile.storage import Storage, storage_of
+from busway_reconcile.storage import Storage
 from busway_reconcile.summary import Summary, TaskSummary
 
 
@@ -49,7 +48,7 @@ class Result:
 
 
 def reconcile(
-    spark: SparkSession | Session,
+    spark: SparkSession,
     journal: str,
     out: str,
     *,
@@ -67,21 +66,16 @@ def reconcile(
              Parquet files each.
     Raises:  CompactionFailed if the compacted records differ from the raw ones, WrongJournal.
     """
-    session = spark if isinstance(spark, Session) else Session.of(spark)
-    storage = storage_of(session, journal, out)
+    storage = Storage(configure(spark))
     run = Run(storage.absolute(journal), storage.absolute(out), window, now, settings or Settings())
     # Read
     hours, hour_problems = closed_hours(run)
     previous, previous_problems, previous_notes = find_previous_run(storage, run)
     # Compact
     progress(f"compacting the new files of {len(hours)} hours")
-    # Java starts and has little else to do while Arrow compacts.
-    with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(_opened, session, storage, run, previous)
-        inputs = compact_inputs(session, storage, run, hours)
-        opened, last_opened = opening.result()
+    inputs = compact_inputs(spark, storage, run, hours)
     # Judge
-    spark = session.spark
+    opened = read_open(spark, storage, run, previous)
     fit(spark, sum(file.size for hour in hours for file in inputs.hours[hour].files))
     history = task_history(spark, run, hours, inputs.hours, previous)
     end = counted_until(run, hours)
@@ -106,7 +100,7 @@ def reconcile(
             Tasks(observed.tasks, history.coverage, coverage_before, observed.periods, earlier_tasks),
             None if opened is None else rename_tasks(opened, history.renamed),
             problems,
-            last_opened=last_opened,
+            last_opened=last_enqueued(opened),
             start=window.start,
             end=end,
             settings=run.settings,
@@ -138,14 +132,6 @@ def reconcile(
         if judged.records is not None and judged.verdicts is not None:
             frames |= tables_of_messages(run, summary, judged.records, judged.verdicts, end)
         return Result(summary, write_tables(storage, run, summary, frames))
-
-
-def _opened(
-    session: Session, storage: Storage, run: Run, previous: Summary | None
-) -> tuple[DataFrame | None, int | None]:
-    """Return what read_open() returns, and when the last of these messages was enqueued."""
-    opened = read_open(session.spark, storage, run, previous)
-    return opened, last_enqueued(opened)
 
 
 def _lost_open_messages(run: Run, previous: Summary | None, *, is_there: bool) -> list[Problem]:

@@ -2,12 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
 
-from py4j.java_gateway import JavaClass, JavaMember
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -59,53 +55,6 @@ _MANY_RECORDS = {
 }
 
 
-class _RememberingClass(JavaClass):  # type: ignore[misc] # py4j has no types
-    """A class of Java that asks Java only once for each of its static methods."""
-
-    def __getattr__(self, name: str) -> object:
-        """Return the static member *name*."""
-        found: object = super().__getattr__(name)
-        if isinstance(found, JavaMember):
-            setattr(self, name, found)
-        return found
-
-
-class Session:
-    """A Spark session that may still be starting: Java needs seconds, and some work needs no Spark."""
-
-    def __init__(self, spark: Future[SparkSession], threads: int | None, *, has_local_disk: bool) -> None:
-        """
-        Use *spark* once it has started.
-
-        Shape:   *threads* is how many threads of this process may work beside Spark, None on a cluster;
-                 *has_local_disk* says that addresses without a scheme are folders of this machine.
-        """
-        self._spark = spark
-        self.threads = threads
-        self.has_local_disk = has_local_disk
-
-    @classmethod
-    def of(cls, spark: SparkSession) -> Self:
-        """Return *spark*, which has started, as a session with the options of the job."""
-        started = Future[SparkSession]()
-        started.set_result(configure(spark))
-        is_local = str(spark.sparkContext.master).startswith("local")
-        return cls(started, spark.sparkContext.defaultParallelism if is_local else None, has_local_disk=False)
-
-    @classmethod
-    def starting(cls, start: Callable[[], SparkSession], cores: str) -> Self:
-        """Return the local session of *cores* that *start* returns; it is called in a thread of its own."""
-        pool = ThreadPoolExecutor(1)
-        session = cls(pool.submit(start), (os.cpu_count() or 1) if cores == "*" else int(cores), has_local_disk=True)
-        pool.shutdown(wait=False)
-        return session
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session, as soon as it has started."""
-        return self._spark.result()
-
-
 def local_session(
     *, memory: str = "4g", cores: str = "2", scratch: Path | None = None, java_options: str = ""
 ) -> SparkSession:
@@ -142,16 +91,7 @@ def local_session(
         SparkContext._ensure_initialized(gateway=java)  # noqa: SLF001 - same reason
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    _remember_classes(spark)
     return configure(spark)
-
-
-def _remember_classes(spark: SparkSession) -> None:
-    # PySpark names them for each column, and each time py4j has Java look for classes of other packages first, in some
-    # 300 archives: more than a second of a run.
-    jvm: Any = spark._jvm  # noqa: SLF001 - there is no other access to it
-    for name in ("functions", "org.apache.spark.sql.functions", "PythonUtils", "PythonSQLUtils"):
-        setattr(jvm, name, _RememberingClass(getattr(jvm, name)._fqn, jvm._gateway_client))  # noqa: SLF001 - same reason
 
 
 def java_options(size: int) -> str:

@@ -1,21 +1,13 @@
 """
-Files in a folder, abfss or DBFS, through the Hadoop file systems that Spark brings; folders of this machine without.
+Files in a folder, abfss or DBFS, through the Hadoop file systems that Spark brings.
 
 Renaming a folder is atomic on a local disk, HDFS and storage accounts with a hierarchical namespace.
 """
 
-import hashlib
-import os
-import shutil
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
-
-from busway_reconcile.session import Session
-
-_LOCAL = "file:"
 
 
 class StoredFile(NamedTuple):
@@ -125,92 +117,3 @@ class Storage:
                 system.setWriteChecksum(False)
             self._systems[place] = system
         return path, self._systems[place]
-
-
-class LocalStorage(Storage):
-    """The same for folders of this machine, without Spark and Java."""
-
-    def __init__(self) -> None:
-        """Need nothing."""
-
-    def files(self, folder: str) -> list[StoredFile]:
-        """Return all files below *folder* in the order of their paths; an empty list if the folder is missing."""
-        path = _local(folder)
-        if not path.exists():
-            return []
-        found = []
-        # A folder that cannot be listed is an error: its journals would be missing from the evidence.
-        for parent, _, names in os.walk(path, onerror=_raise, followlinks=True):
-            for name in names:
-                if name.startswith(".") and name.endswith(".crc"):
-                    continue  # a checksum of Hadoop's, which its own listing hides
-                file = Path(parent, name)
-                state = file.stat()
-                found.append(StoredFile(f"{_LOCAL}{file}", state.st_size, state.st_mtime_ns // 1_000_000))
-        return sorted(found)
-
-    def folders(self, folder: str) -> list[str]:
-        """Return the names of the folders directly in *folder*."""
-        path = _local(folder)
-        return sorted(path.name for path in path.iterdir() if path.is_dir()) if path.exists() else []
-
-    def exists(self, path: str) -> bool:
-        """Return whether a file or folder *path* exists."""
-        return _local(path).exists()
-
-    def delete(self, path: str) -> None:
-        """Remove *path* with all below it, if it exists."""
-        where = _local(path)
-        if where.is_dir() and not where.is_symlink():
-            shutil.rmtree(where)
-        else:
-            where.unlink(missing_ok=True)
-
-    def move(self, source: str, target: str) -> None:
-        """Rename *source* to *target*, replacing what is there."""
-        self.delete(target)
-        where = _local(target)
-        where.parent.mkdir(parents=True, exist_ok=True)
-        _local(source).rename(where)
-
-    def read(self, path: str) -> str:
-        """Return the text of the file *path*."""
-        return _local(path).read_bytes().decode()
-
-    def digest(self, path: str, size: int) -> str:
-        """Return the SHA-256 of the first *size* bytes of the file *path*."""
-        found, left = hashlib.sha256(), size
-        with _local(path).open("rb") as file:
-            while left and (piece := file.read(min(left, 1 << 20))):
-                found.update(piece)
-                left -= len(piece)
-        return found.hexdigest()
-
-    def write(self, path: str, text: str) -> None:
-        """Write the file *path*, or replace it, completely or not at all."""
-        where = _local(path)
-        where.parent.mkdir(parents=True, exist_ok=True)
-        new = where.with_name(f"{where.name}.new")
-        new.write_text(text, encoding="utf-8", newline="")
-        new.replace(where)
-
-    def absolute(self, path: str) -> str:
-        """Return *path* with its scheme, as Spark shows it."""
-        return f"{_LOCAL}{_local(path)}"
-
-
-def storage_of(session: Session, *addresses: str) -> Storage:
-    """Return the storage of *addresses*: that of this machine if they are folders of it, so that nothing waits."""
-    if session.has_local_disk and all(urlsplit(address).scheme in ("", "file") for address in addresses):
-        return LocalStorage()
-    return Storage(session.spark)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _local(address: str) -> Path:
-    path = address.removeprefix(_LOCAL)
-    # An address may have two more slashes, which belong to no host.
-    return Path(os.path.abspath(f"/{path.lstrip('/')}" if path.startswith("/") else path))  # noqa: PTH100 - keeps links

@@ -16,7 +16,7 @@ from busway_reconcile.read.copies import copy_problems, find_copies
 from busway_reconcile.read.files import JournalFile
 from busway_reconcile.read.lines import empty_files, torn_files
 from busway_reconcile.read.records import parse_files, record_problems
-from busway_reconcile.session import Session, fit
+from busway_reconcile.session import fit
 from busway_reconcile.storage import Storage
 
 Coverage = dict[str, list[dict[str, Any]]]
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 def write_attempt(
-    session: Session,
+    spark: SparkSession,
     storage: Storage,
     files: Sequence[JournalFile],
     attempt: str,
@@ -51,15 +51,14 @@ def write_attempt(
     wanted = [file for file in files if file.file.size and file.file.path not in copied]
     problems = [*empty_files(files), *copy_problems(files, copied)]
     read, covered = 0, dict[str, list[dict[str, Any]]]()
-    if session.threads is not None:
+    if str(spark.sparkContext.master).startswith("local"):
         # Imported here: the driver of a cluster may lack pyarrow.
         from busway_reconcile.compact.faultless import write_faultless  # noqa: PLC0415
 
-        faultless = write_faultless(wanted, _records(attempt), session.threads)
+        faultless = write_faultless(wanted, _records(attempt), spark.sparkContext.defaultParallelism)
         wanted = [file for file in wanted if file.file.path not in faultless.paths]
         read, covered = faultless.records, faultless.coverage
     if wanted:
-        spark = session.spark
         fit(spark, sum(file.file.size for file in wanted))
         others = _write_lines(spark, storage, wanted, attempt, to_records)
         read += others.records
@@ -69,7 +68,7 @@ def write_attempt(
     if kept != read:
         raise CompactionFailed(f"kept {kept} records, expected {read} as they were read")
     if any(total(rows, "unmatched") for rows in covered.values()):
-        covered = _match(session.spark, storage, attempt, covered)
+        covered = _match(spark, storage, attempt, covered)
     return Written(covered, problems)
 
 

@@ -22,7 +22,6 @@ from busway_reconcile.journal import schema
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from busway_reconcile.read.records import parse_files
-from busway_reconcile.session import Session
 from busway_reconcile.storage import Storage, StoredFile
 
 VERSION = 6
@@ -47,7 +46,7 @@ class Hour(NamedTuple):
 
 
 def compact_hours(
-    session: Session,
+    spark: SparkSession,
     storage: Storage,
     files: Sequence[JournalFile],
     folder: str,
@@ -87,15 +86,15 @@ def compact_hours(
             )
     if missing:
         _delete_abandoned(storage, folder, now)
-        found |= _compact(session, storage, missing, folder, now, among=files, to_records=to_records)
+        found |= _compact(spark, storage, missing, folder, now, among=files, to_records=to_records)
     return {hour: found[hour] for hour in sorted(found)}
 
 
-def update_coverage(session: Session, storage: Storage, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
+def update_coverage(spark: SparkSession, storage: Storage, folder: str, hours: Iterable[Hour]) -> dict[str, Hour]:
     """Return *hours*; the markers of those that an earlier version compacted get their coverage, from the records."""
     found = {hour.hour: hour for hour in hours}
     old = [hour for hour in found.values() if hour.version != VERSION]
-    kept = read_records(session.spark, f"{folder}/{RECORDS}", (hour.hour for hour in old)) if old else None
+    kept = read_records(spark, f"{folder}/{RECORDS}", (hour.hour for hour in old)) if old else None
     covered = {} if kept is None else coverage(kept)
     for hour in old:
         found[hour.hour] = hour._replace(version=VERSION, coverage=tuple(covered.get(hour.hour, ())))
@@ -131,7 +130,7 @@ def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour
 
 
 def _compact(
-    session: Session,
+    spark: SparkSession,
     storage: Storage,
     raw: dict[str, list[JournalFile]],
     folder: str,
@@ -143,7 +142,7 @@ def _compact(
     files = [file for hour in raw.values() for file in hour]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
-        written = write_attempt(session, storage, files, attempt, among=among, to_records=to_records)
+        written = write_attempt(spark, storage, files, attempt, among=among, to_records=to_records)
         made = {
             hour: Hour(
                 hour,

@@ -9,6 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from pyspark.sql import SparkSession
+
 from busway_reconcile.compact.hours import Hour, compact_hours, compacted_hours, update_coverage
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, is_closed
@@ -17,7 +19,6 @@ from busway_reconcile.read.capture import CAPTURED, Kept
 from busway_reconcile.read.capture_gaps import not_captured
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from busway_reconcile.read.window import future_records
-from busway_reconcile.session import Session
 from busway_reconcile.settings import Run
 from busway_reconcile.storage import Storage, StoredFile
 
@@ -34,7 +35,7 @@ class Inputs(NamedTuple):
     problems: list[Problem]
 
 
-def compact_inputs(session: Session, storage: Storage, run: Run, hours: Sequence[str]) -> Inputs:
+def compact_inputs(spark: SparkSession, storage: Storage, run: Run, hours: Sequence[str]) -> Inputs:
     """
     Compact and freeze *hours*, and compact the days before them.
 
@@ -53,8 +54,8 @@ def compact_inputs(session: Session, storage: Storage, run: Run, hours: Sequence
     )
     frozen, earlier = ({}, {}) if run.settings.refreeze else _read_frozen(storage, run.frozen)
     seen = {hour: frozen[hour] for hour in hours if hour in frozen}
-    made = compact_hours(session, storage, raw, run.compacted, now=run.now, hours=[*before, *hours], frozen=seen)
-    made = update_coverage(session, storage, run.compacted, made.values())
+    made = compact_hours(spark, storage, raw, run.compacted, now=run.now, hours=[*before, *hours], frozen=seen)
+    made = update_coverage(spark, storage, run.compacted, made.values())
     counted = _counted_before(storage, run)
     is_new = len(seen) < len(hours)
     if is_new:
