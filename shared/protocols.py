@@ -39,6 +39,11 @@ class Outgoing(Struct, frozen=True, gc=False):
     scheduled_time: int | None = None
     """Likewise: when it may be received first, in milliseconds since 1970 UTC."""
 
+    @property
+    def order_key(self) -> str | None:
+        """The session id, also an empty one, or the partition key: messages with the same one keep their order."""
+        return self.session_id if self.session_id is not None else self.partition_key or None
+
 
 class Output(Protocol):
     """One connection that messages are sent to."""

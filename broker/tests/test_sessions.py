@@ -287,13 +287,26 @@ def test_sessions_are_listed(
     assert sorted(client.list_queue_sessions(queue)) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("session_id", [None, ""])
-def test_a_message_without_a_session_id_is_refused(
-    send: Callable[..., None], entity: Callable[[str], str], session_id: str | None
-) -> None:
-    # SR35
+def test_a_message_without_a_session_id_is_refused(send: Callable[..., None], entity: Callable[[str], str]) -> None:
     with pytest.raises(ServiceBusError, match="The SessionId was not set on a message"):
-        send(entity("sessions"), ServiceBusMessage("body", session_id=session_id))
+        send(entity("sessions"), ServiceBusMessage("body"))
+
+
+def test_an_empty_session_id_is_one_like_any_other(
+    client: ServiceBusClient, publish: Callable[..., None], entity: Callable[[str], str]
+) -> None:
+    # azure-sdk-for-python 21157, azure-sdk-for-js 31736
+    queue = entity("sessions")
+    publish(queue, messages_of("", each=3))
+    assert list(client.list_queue_sessions(queue)) == [""]
+    with client.get_queue_receiver(queue, session_id="") as receiver:
+        messages = receiver.receive_messages(3, max_wait_time=1)
+        assert [(str(message), message.session_id) for message in messages] == [("0", ""), ("1", ""), ("2", "")]
+        receiver.session.set_state(b"state")
+        receiver.complete_message(messages[0])
+    with client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as receiver:
+        assert (receiver.session.session_id, receiver.session.get_state()) == ("", b"state")
+        assert bodies(receiver.receive_messages(3, max_wait_time=1)) == ["1", "2"]
 
 
 def test_receivers_must_suit_the_entity(client: ServiceBusClient, entity: Callable[[str], str]) -> None:

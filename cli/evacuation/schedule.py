@@ -89,8 +89,7 @@ class ScheduleDelivery(MoveDelivery):
         """Return whether one request takes both, as a batch does (Azure/amqpnetlite 120)."""
         if not self.pair.target_is_partitioned:
             return True
-        keys = [message.session_id or message.partition_key for message in (message, other)]
-        return keys[0] == keys[1] and not self.pair.drops_duplicates
+        return message.order_key == other.order_key and not self.pair.drops_duplicates
 
     async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
         keys, to = [message.key for message in messages], str(self.pair.destination)

@@ -52,7 +52,7 @@ class Taken:
             target,
             None if is_sent else self.reason,
             None if is_sent else self.stage,
-            outgoing.session_id or outgoing.partition_key,
+            outgoing.order_key,
             arrived=self.arrived,
             departed=self.departed,
         )

@@ -57,7 +57,7 @@ def envelope_of(first: Outgoing) -> bytes:
     annotations = properties = b""
     if first.partition_key:
         annotations = join_map(_MESSAGE_ANNOTATIONS, [_PARTITION_KEY + encode(string(first.partition_key))], 1)
-    if first.message_id or first.session_id:
+    if first.message_id or first.session_id is not None:
         fields = [_text(first.message_id), *[_NULL] * _BETWEEN_ID_AND_SESSION, _text(first.session_id)]
         properties = join_list(_PROPERTIES, fields)
     return annotations + properties

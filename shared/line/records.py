@@ -89,7 +89,7 @@ def _record(task: str, item: Item, *, has_order: bool) -> Record:
         place_of(item),
         item.reason,
         None if outcome is Outcome.SENT else _stage_of(item),
-        None if outgoing is None or not has_order else outgoing.session_id or outgoing.partition_key,
+        None if outgoing is None or not has_order else outgoing.order_key,
         item.number,
         item.is_remembered,
         item.original.arrived,

@@ -186,7 +186,7 @@ def calls_at_once(messages: Sequence[Outgoing]) -> Sequence[Sequence[int]]:
     for position, message in enumerate(messages):
         if sizes[current] >= _CALL_BYTES and current < count - 1:
             current += 1
-        key = message.session_id or message.partition_key
+        key = message.order_key
         call = current if key is None else of_key.setdefault(key, current)
         calls[call].append(position)
         sizes[call] += len(message.content)

@@ -154,13 +154,13 @@ class Message(Struct, eq=False, gc=False):
         return Message(self.sections.copy(), self.arrival, self._fields)
 
     def envelope(self) -> tuple[str | None, str | None, str | None]:
-        """Return what a batch repeats: an id that is text, a session id that is not empty, a partition key."""
+        """Return what a batch repeats: an id that is text, a session id, a partition key."""
         if self._envelope is None:
             fields = self.property_fields()
             identity = fields[_MESSAGE_ID] if fields else _NULL
             self._envelope = (
                 text(identity) if identity[0] in _TEXT_CODES else None,
-                text(fields[_GROUP_ID]) or None if len(fields) > _GROUP_ID else None,
+                text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None,
                 self.partition_key if self.sections.message_annotations else None,
             )
         return self._envelope

@@ -152,7 +152,7 @@ class Night:
                 return
             text = f"execution {execution.name} has status {execution.status} and wrote no result{_unreadable(result)}"
             if self._job is not None and _AGAIN not in note.reported:
-                # It may not have got a machine, or its image: that passes (microsoft/azure-container-apps 816 and 1168).
+                # It may have got no machine, or no image: that passes (microsoft/azure-container-apps 816, 1168).
                 _LOGGER.warning("nightly reconciliation of %s: %s; the job is started again", day, text)
                 again = replace(_with_reported(note, _AGAIN), claimed=self._now(), started=False)
                 await self._start(results, self._job, day, again)

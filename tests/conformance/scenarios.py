@@ -16,7 +16,12 @@ SECONDS = 600
 _QUEUES = ("plain", "batch", "settle", "deferred", "dead", "scheduled", "peek", "source", "target")
 _SESSIONS = {"Name": "sessions", "Properties": {"RequiresSession": True}}
 _TOPIC = {"Name": "news", "Subscriptions": [{"Name": "all"}, {"Name": "filtered"}]}
-_BUS = {"Namespaces": [namespace(Queues=[*({"Name": name} for name in _QUEUES), _SESSIONS], Topics=[_TOPIC])]}
+_BUS = {
+    # The scenarios read the counts of what they have just sent.
+    "Namespaces": [
+        namespace(CountsLag="PT0S", Queues=[*({"Name": name} for name in _QUEUES), _SESSIONS], Topics=[_TOPIC])
+    ]
+}
 _HUBS = {
     "NamespaceConfig": [namespace(Entities=[{"Name": name, "PartitionCount": 2} for name in ("hub", "checkpoints")])]
 }

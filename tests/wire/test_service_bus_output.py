@@ -135,16 +135,19 @@ def test_a_message_over_the_limit_is_rejected_alone(
     assert ids(take(queue, 2)) == ["m-0", "m-2"]
 
 
+@pytest.mark.parametrize("session_id", ["s", ""])
 def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_their_order(
-    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
+    west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]], session_id: str
 ) -> None:
     queue = entity("sessions")
-    batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else "s") for number in range(20)]
+    batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else session_id) for number in range(20)]
     (answers,) = answers_of(west, queue, batch)
     refused = [number for number, answer in enumerate(answers) if isinstance(answer, MessageRejected)]
     assert refused == [0, 7, 8, 19]
     assert [answer for answer in answers if not isinstance(answer, MessageRejected)] == [None] * 16
-    assert ids(take(queue, 16, session_id="s")) == [f"m-{number}" for number in range(20) if number not in refused]
+    assert ids(take(queue, 16, session_id=session_id)) == [
+        f"m-{number}" for number in range(20) if number not in refused
+    ]
 
 
 def test_a_missing_entity_is_refused(west: str) -> None:

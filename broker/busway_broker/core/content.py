@@ -91,6 +91,11 @@ class Content:
         return bare[start : skip(bare, start, stop)] if count else NULL
 
     @property
+    def order_key(self) -> str | None:
+        """Return the session id, also an empty one, or the partition key."""
+        return self.session_id if self.session_id is not None else self.partition_key or None
+
+    @property
     def size(self) -> int:
         """Return the bytes that count against an entity's size."""
         return len(self.bare) + len(self.annotations) + len(self.delivery_annotations)
@@ -226,8 +231,7 @@ def _read_properties(section: bytes) -> tuple[bytes, str | None]:
         fields = fields_of(section)
         if len(fields) > _GROUP_ID:
             group_id = fields[_GROUP_ID]
-    # An empty one counts as none, as in the live tests of sessions of the SDK for Go.
-    session_id = None if group_id == NULL else _identifier(group_id, "session id") or None
+    session_id = None if group_id == NULL else _identifier(group_id, "session id")
     if message_id == NULL:
         content = _new_message_id() + section[rest:]
         section = b"%b\xd0%b%b" % (section[:start], _SIZE_AND_COUNT.pack(len(content) + 4, max(count, 1)), content)

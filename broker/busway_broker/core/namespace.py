@@ -250,7 +250,7 @@ class Namespace:
         if hops > MAX_HOPS:
             raise Refusal("MaxTransferHopCountExceeded", f"more than {MAX_HOPS} entities have forwarded it")
         target = self.target(to)
-        if isinstance(target, Queue) and target.config.requires_session and not content.session_id:
+        if isinstance(target, Queue) and target.config.requires_session and content.session_id is None:
             text = "Session enabled entity doesn't allow a message whose session identifier is null."
             raise Refusal("Session ID is null.", text)
         target.check(content, is_forwarded=True)

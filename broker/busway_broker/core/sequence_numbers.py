@@ -102,7 +102,7 @@ class PartitionedNumbers(SequenceNumbers):
         Raises: a Refusal for a message without a key (Microsoft Learn, "Partitioned queues and topics").
         """
         key = key or self._key(content)
-        if not key:
+        if key is None:
             text = "A message in a transaction must have a partition key for an entity with partitioning enabled."
             raise Refusal(NOT_ALLOWED, text)
         return Part(partition_of_key(key, PARTITIONS), key)
@@ -110,15 +110,12 @@ class PartitionedNumbers(SequenceNumbers):
     def identity(self, content: Content) -> bytes:
         """Return the message id with the key: equal ids with different keys are no duplicates."""
         message_id = content.message_id
-        return message_id if message_id == NULL else message_id + _key(content).encode()
+        return message_id if message_id == NULL else message_id + (content.order_key or "").encode()
 
-    def _key(self, content: Content) -> str:
-        return _key(content) or (content.message_id.hex() if self._by_message_id else "")
+    def _key(self, content: Content) -> str | None:
+        key = content.order_key
+        return content.message_id.hex() if key is None and self._by_message_id else key
 
     def _partition(self, content: Content) -> int:
         key = self._key(content)
-        return partition_of_key(key, PARTITIONS) if key else next(self._turns)
-
-
-def _key(content: Content) -> str:
-    return content.session_id or content.partition_key or ""
+        return next(self._turns) if key is None else partition_of_key(key, PARTITIONS)

@@ -153,5 +153,5 @@ def _check_partition(contents: list[Content], *, has_duplicate_detection: bool) 
     if has_duplicate_detection:
         what = "SessionId, PartitionKey, or MessageId", " and duplicate detection"
         raise Refusal(NOT_ALLOWED, refused.format(*what))
-    if len({content.session_id or content.partition_key for content in contents}) > 1:
+    if len({content.order_key for content in contents}) > 1:
         raise Refusal(NOT_ALLOWED, refused.format("SessionId or PartitionKey", ""))

@@ -103,8 +103,8 @@ class Address:
         first, second = list[int](), list[int]()
         loose = first if self._first.in_flight <= self._second.in_flight else second
         for position, message in enumerate(messages):
-            key = message.session_id or message.partition_key
-            part = loose if not key else second if hash(key) & 1 else first
+            key = message.order_key
+            part = loose if key is None else second if hash(key) & 1 else first
             part.append(position)
         return first, second
 

@@ -38,12 +38,12 @@ class Call:
         self._successors: dict[int, int] = {}
         last: dict[str, int] = {}
         for position, message in enumerate(messages):
-            key = message.session_id or message.partition_key
-            if key and key in last:
+            key = message.order_key
+            if key is not None and key in last:
                 self._successors[last[key]] = position
             else:
                 self._ready.append(position)
-            if key:
+            if key is not None:
                 last[key] = position
         self.most_in_flight = len(self._ready)
         """The most messages in flight at once: of those with one key, one."""

@@ -123,8 +123,8 @@ class Place:
         """
         runs: dict[object, list[int]] = {}
         for position, message in enumerate(messages):
-            key = message.session_id or message.partition_key or (None if has_batches else position)
-            runs.setdefault(key, []).append(position)
+            key = message.order_key
+            runs.setdefault(position if key is None and not has_batches else key, []).append(position)
         return [*runs.values()]
 
     async def _send_apart(

@@ -15,7 +15,7 @@ MESSAGES = st.lists(
     st.builds(
         message,
         st.sampled_from([0, 1_000, 50_000, 150_000, 400_000]),
-        st.sampled_from([None, None, "a", "b"]),
+        st.sampled_from([None, None, "", "a", "b"]),
         st.sampled_from([None, "a", "c"]),
     ),
     min_size=1,
@@ -36,7 +36,7 @@ def test_messages_of_one_key_are_in_one_call(messages: list[Outgoing]) -> None:
     used = defaultdict(set)
     for number, call in enumerate(calls_at_once(messages)):
         for position in call:
-            used[messages[position].session_id or messages[position].partition_key].add(number)
+            used[messages[position].order_key].add(number)
     assert all(len(numbers) == 1 for key, numbers in used.items() if key is not None)
 
 

@@ -298,7 +298,7 @@ def test_editing_a_copy_does_not_change_the_original() -> None:
         ({}, {}, (None, None, None)),
         ({"message_id": string("m"), "session_id": string("s")}, {}, ("m", "s", None)),
         ({"message_id": ulong(5)}, {"x-opt-partition-key": string("k")}, (None, None, "k")),
-        ({"session_id": string("")}, {}, (None, None, None)),  # SR35
+        ({"session_id": string("")}, {}, (None, "", None)),
         ({"session_id": Value(0xB1, "s")}, {"x-opt-partition-key": NULL}, (None, "s", None)),
     ],
 )
