@@ -7,21 +7,8 @@ with extra("relay"):
     import yarl as _yarl  # noqa: F401 - likewise
 
 from busway_clients.relay.client import RelayClient
-from busway_clients.relay.connection import Offer, RelayConnection
-from busway_clients.relay.endpoint import Identity, RelayEndpoint, SharedAccessKey, SharedAccessSignature, Token, Tokens
-from busway_clients.relay.listener import Listening, Rejection, RelayListener
+from busway_clients.relay.connection import RelayConnection
+from busway_clients.relay.endpoint import RelayEndpoint
+from busway_clients.relay.listener import Listening, Offer, RelayListener
 
-__all__ = [
-    "Identity",
-    "Listening",
-    "Offer",
-    "Rejection",
-    "RelayClient",
-    "RelayConnection",
-    "RelayEndpoint",
-    "RelayListener",
-    "SharedAccessKey",
-    "SharedAccessSignature",
-    "Token",
-    "Tokens",
-]
+__all__ = ["Listening", "Offer", "RelayClient", "RelayConnection", "RelayEndpoint", "RelayListener"]

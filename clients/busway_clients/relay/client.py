@@ -4,12 +4,11 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import TypeVar
 
 from busway_clients.aio.shared_roles import REFRESH, RoleClient, SharedRoles
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
-from busway_clients.relay.connection import FAILED, MAX_MESSAGE_BYTES, PATIENCE, RelayConnection, Sockets
+from busway_clients.relay.connection import FAILED, PATIENCE, RelayConnection, Sockets
 from busway_clients.relay.endpoint import RelayEndpoint
 from busway_clients.senders.roles import RoleStore
 
@@ -32,7 +31,6 @@ class RelayClient(RoleClient):
         refresh: timedelta = REFRESH,
         timeout: timedelta = PATIENCE,
         keep_alive: timedelta = PATIENCE,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
         choice: random.Random | None = None,
     ) -> None:
         """
@@ -48,7 +46,7 @@ class RelayClient(RoleClient):
         (choice or random.Random()).shuffle(order)
         super().__init__(SharedRoles(order, roles, refresh))
         self._timeout = timeout.total_seconds()
-        self._sockets = Sockets(keep_alive, timeout, max_message_bytes)
+        self._sockets = Sockets(keep_alive, timeout)
 
     async def connect(
         self,
@@ -63,16 +61,10 @@ class RelayClient(RoleClient):
 
         Raises RelayFailed, which has the error of each endpoint that was tried; WrongUse.
         """
-        return await self._first(partial(self._connect, suffix, query or {}, headers, protocols))
+        return await self._first(lambda name: self._connect(name, suffix, query, headers, protocols))
 
     async def request(
-        self,
-        message: str | bytes,
-        suffix: str = "",
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        protocols: Sequence[str] = (),
+        self, message: str | bytes, suffix: str = "", *, query: Mapping[str, str] | None = None
     ) -> str | bytes:
         """
         Send one message over a new connection and return the first message that comes back.
@@ -82,18 +74,14 @@ class RelayClient(RoleClient):
         """
 
         async def ask(name: str) -> str | bytes:
-            place = self._endpoints[name].place
-            async with await self._connect(suffix, query or {}, headers, protocols, name) as connection:
+            async with await self._connect(name, suffix, query) as connection:
                 try:
                     async with asyncio.timeout(self._timeout):
                         await connection.send(message)
                         return await connection.receive()
-                except TimeoutError as error:
-                    text = f"{place}: no answer within {self._timeout:g} s, expected one to the request"
-                    raise RelayUnavailable(text) from error
-                except ConnectionEnded as error:
-                    text = f"{place}: ended the connection with {error.code}, expected an answer"
-                    raise RelayUnavailable(text) from error
+                except (TimeoutError, ConnectionEnded) as error:
+                    seen = str(error) or f"{self._endpoints[name].place}: no answer within {self._timeout:g} s"
+                    raise RelayUnavailable(f"{seen}, expected an answer to the request") from error
 
         return await self._first(ask)
 
@@ -112,7 +100,7 @@ class RelayClient(RoleClient):
                 result = await use(name)
             except RelayError as error:
                 errors[name] = error
-                if len(errors) == 1 and not isinstance(error, RelayUnavailable):
+                if name == roles.active and not isinstance(error, RelayUnavailable):
                     break
                 continue
             try:
@@ -129,14 +117,12 @@ class RelayClient(RoleClient):
 
     async def _connect(
         self,
-        suffix: str,
-        query: Mapping[str, str],
-        headers: Mapping[str, str] | None,
-        protocols: Sequence[str],
         name: str,
+        suffix: str,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str] | None = None,
+        protocols: Sequence[str] = (),
     ) -> RelayConnection:
         endpoint = self._endpoints[name]
-        token = await self._sockets.token(endpoint)
-        url = endpoint.url("connect", token, suffix, query)
-        socket = await self._sockets.open(endpoint, url, "sender", token=token, headers=headers, protocols=protocols)
-        return self._sockets.connection(name, endpoint, socket)
+        url = endpoint.url("connect", await self._sockets.token(endpoint), suffix, query or {})
+        return await self._sockets.open(name, endpoint, url, "sender", headers=headers, protocols=protocols)

@@ -2,27 +2,26 @@
 
 import asyncio
 import contextlib
-import inspect
 import json
 import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
+from azure.core.credentials import AccessToken
 from yarl import URL
 
 from busway_clients.errors import RelayError, RelayFailed, RelayRefused, WrongUse
-from busway_clients.relay.connection import GOING_AWAY, MAX_MESSAGE_BYTES, PATIENCE, Offer, RelayConnection, Sockets
-from busway_clients.relay.endpoint import RelayEndpoint, Token
+from busway_clients.relay.connection import PATIENCE, RelayConnection, Sockets
+from busway_clients.relay.endpoint import RelayEndpoint
 
 _LOGGER = logging.getLogger("busway_clients.relay")
 PAUSES = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
-# After a channel has lasted this long, the next attempt starts without a pause again.
+# After an attempt has lasted this long, the next one starts without a pause again.
 _STEADY = 60.0
 _DRAIN = timedelta(seconds=30)
 # How long opening waits for the other endpoints once one listens.
@@ -30,7 +29,6 @@ _OTHERS = 2.0
 # A token is renewed after four fifths of its lifetime; on failure, after four fifths of the remaining time.
 _PART = 0.8
 _SHORTEST = 1.0
-_STATUSES = range(400, 600)
 # The answer to an HTTP request: the service may block a listener that lets requests time out.
 _ONLY_WEBSOCKETS = {
     "statusCode": 501,
@@ -40,17 +38,51 @@ _ONLY_WEBSOCKETS = {
 }
 
 
-@dataclass(frozen=True)
-class Rejection:
-    """The rejection of a sender, which sees both fields. Shape: status is an HTTP status from 400 to 599."""
+class Offer:
+    """
+    A sender that wants to connect; the application accepts or rejects it.
 
-    status: int
-    reason: str
+    Shape:  endpoint is its name in the listener; suffix and query are what the sender added to the address, protocols
+            the subprotocols that it supports; headers are all that it sent, without tokens.
+    """
 
-    def __post_init__(self) -> None:
-        """Raise WrongUse for a status that is no error."""
-        if self.status not in _STATUSES:
-            raise WrongUse(f"the status of a rejection: is {self.status}, expected one from 400 to 599")
+    def __init__(self, name: str, endpoint: RelayEndpoint, offered: Mapping[str, Any], sockets: Sockets) -> None:
+        """Read what the relay *offered*; raises RelayError for an invalid rendezvous address."""
+        try:
+            self._address = URL(str(offered.get("address", "")), encoded=True)
+        except ValueError:
+            self._address = URL()
+        expected = "ws" if endpoint.is_plain else "wss"
+        if self._address.host is None or self._address.scheme not in {expected, "wss"}:
+            raise RelayError(f"{endpoint.place}: an offer has no {expected}:// address and is ignored")
+        headers = offered.get("connectHeaders")
+        self.endpoint = name
+        self.headers = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
+        self.suffix, self.query = endpoint.rest_of(self._address)
+        asked = next((value for key, value in self.headers.items() if key.lower() == "sec-websocket-protocol"), "")
+        self.protocols = tuple(protocol.strip() for protocol in asked.split(",") if protocol.strip())
+        self.is_answered = False
+        self._relay = endpoint
+        self._sockets = sockets
+
+    async def accept(self, protocol: str | None = None) -> RelayConnection:
+        """Return the connection, with one of the subprotocols that the sender supports; raises RelayError."""
+        self.is_answered = True
+        protocols = () if protocol is None else (protocol,)
+        role = "listener at the rendezvous"
+        return await self._sockets.open(self.endpoint, self._relay, self._address, role, protocols=protocols)
+
+    async def reject(self, status: int, reason: str) -> None:
+        """Reject the sender, which sees both; raises WrongUse for a status that is not from 400 to 599."""
+        if not 400 <= status <= 599:  # noqa: PLR2004 - as in the error
+            raise WrongUse(f"the status of a rejection: is {status}, expected one from 400 to 599")
+        self.is_answered = True
+        said = urlencode({"sb-hc-statusCode": status, "sb-hc-statusDescription": reason}, quote_via=quote)
+        joint = "&" if self._address.raw_query_string else "?"
+        # The relay confirms a rejection with 410 instead of a WebSocket.
+        with contextlib.suppress(RelayRefused):
+            url = URL(f"{self._address}{joint}{said}", encoded=True)
+            await (await self._sockets.open(self.endpoint, self._relay, url, "rejection")).close()
 
 
 class Listening(NamedTuple):
@@ -60,12 +92,9 @@ class Listening(NamedTuple):
     error: RelayError | None = None
 
 
-Decide = Callable[[Offer], Rejection | Awaitable[Rejection | None] | None]
-
-
-class RelayListener:
+class RelayListener(AbstractAsyncContextManager["RelayListener"]):
     """
-    Accepts connections from one or more endpoints; iterate over it to get them, in one task or several.
+    Accepts connections at one or more endpoints.
 
     Each endpoint is independent: if its control channel ends, it is opened again at once, then after 1, 2, 5, 10 and 30
     seconds, until the listener is closed. Tokens are renewed before they expire.
@@ -74,21 +103,16 @@ class RelayListener:
     def __init__(
         self,
         endpoints: Mapping[str, RelayEndpoint],
+        serve: Callable[[Offer], Awaitable[object]],
         *,
-        decide: Decide | None = None,
-        protocols: Sequence[str] = (),
-        waiting: int = 100,
         keep_alive: timedelta = PATIENCE,
         patience: timedelta = PATIENCE,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         """
-        Listen at *endpoints*, by any names.
+        Listen at *endpoints*, by any names, and call *serve* for each offer, concurrently.
 
-        *decide* gets each offer and returns a Rejection, or None to accept. *protocols* are the supported subprotocols;
-        a sender that requests only others is rejected. While the application has *waiting* connections to take, further
-        ones are rejected with 503, so that their senders try another endpoint. After *keep_alive* without a frame a
+        An offer that *serve* leaves without an answer is rejected with 500. After *keep_alive* without a frame a
         connection is pinged, and ends if no answer comes within half of it; *patience* is the timeout for each answer
         of a relay. Units: pauses before each attempt in seconds, the last one repeats.
         """
@@ -98,238 +122,150 @@ class RelayListener:
         if len({*places}) < len(places):
             raise WrongUse(f"the endpoints of a listener: are {', '.join(places)}, expected different ones")
         self._endpoints = dict(endpoints)
-        self._decide = decide
-        self._protocols = tuple(protocols)
-        self._waiting = waiting
+        self._serve = serve
         self._pauses = pauses
-        self._sockets = Sockets(keep_alive, patience, max_message_bytes)
+        self._sockets = Sockets(keep_alive, patience)
         self._states = dict.fromkeys(endpoints, Listening(False))
+        self._changed = asyncio.Condition()
         self._channels: list[asyncio.Task[None]] = []
-        self._offers: set[asyncio.Task[None]] = set()
-        self._queue: asyncio.Queue[RelayConnection | None] = asyncio.Queue()
+        self._served: set[asyncio.Task[None]] = set()
 
     @property
     def state(self) -> Mapping[str, Listening]:
         """Return the current state of each endpoint."""
         return dict(self._states)
 
-    @property
-    def open_connections(self) -> int:
-        """Return the number of accepted connections that have not ended, taken by the application or not."""
-        return len(self._sockets.connections)
-
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         """
         Start to listen; return when every endpoint was tried, or two seconds after the first one listens.
 
         Raises RelayFailed if no endpoint accepts this listener. An endpoint that answers later is used from then on.
         """
-        tried = {name: asyncio.get_running_loop().create_future() for name in self._endpoints}
-        self._channels = [asyncio.create_task(self._keep(name, first)) for name, first in tried.items()]
+        self._channels = [asyncio.create_task(self._keep(name)) for name in self._endpoints]
         try:
-            untried = {*tried.values()}
-            while untried and not any(listening.is_on for listening in self._states.values()):
-                _, untried = await asyncio.wait(untried, return_when=asyncio.FIRST_COMPLETED)
-            if untried:
-                await asyncio.wait(untried, timeout=_OTHERS)
-            self._require_one()
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._is_on() or self._is_tried())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_OTHERS):
+                        await self._changed.wait_for(self._is_tried)
+            if not self._is_on():
+                errors = {name: state.error for name, state in self._states.items() if state.error is not None}
+                raise RelayFailed(f"listening: {'; '.join(map(str, errors.values()))}", errors)  # noqa: TRY301 - closed
         except BaseException:
             await self.close(timedelta())
             raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Close the listener, and all connections at once if the block failed."""
+        await self.close(_DRAIN if kind is None else timedelta())
 
     async def close(self, drain: timedelta = _DRAIN) -> None:
-        """
-        Take no new offers and wait for the accepted connections to end.
-
-        After *drain*, close them with code 1001 and drop undecided offers. Iteration returns the accepted connections
-        that were not taken, then ends.
-        """
-        end = time.monotonic() + drain.total_seconds()
-        await self._finish_offers(drain)
-        if waited_for := [connection.ended for connection in self._sockets.connections]:
-            await asyncio.wait(waited_for, timeout=max(end - time.monotonic(), 0.0))
+        """Take no new offers, and wait at most *drain* for those being served; then end them, with code 1001."""
+        for channel in self._channels:
+            channel.cancel()
+        await asyncio.gather(*self._channels, return_exceptions=True)
+        self._states = dict.fromkeys(self._endpoints, Listening(False))
+        left: set[asyncio.Task[None]] = set()
+        if self._served:
+            _, left = await asyncio.wait({*self._served}, timeout=drain.total_seconds())
+        if left:
+            _LOGGER.warning("%s offers were still served %g s after closing", len(left), drain.total_seconds())
         await self._sockets.close("the listener is closing")
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
-    def __aiter__(self) -> Self:
-        """Return itself, for the connections."""
-        return self
+    def _is_on(self) -> bool:
+        return any(state.is_on for state in self._states.values())
 
-    async def __anext__(self) -> RelayConnection:
-        """Return the next connection."""
-        connection = await self._queue.get()
-        if connection is None:
-            # Every other caller ends too, now or later.
-            self._queue.put_nowait(None)
-            raise StopAsyncIteration
-        return connection
+    def _is_tried(self) -> bool:
+        return all(state.is_on or state.error is not None for state in self._states.values())
 
-    async def __aenter__(self) -> Self:
-        """Open the listener."""
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the listener; connections that were not taken end at once, and all connections if the block failed."""
-        drain = _DRAIN if kind is None else timedelta()
-        await self._finish_offers(drain)
-        while (connection := self._queue.get_nowait()) is not None:
-            await connection.close(GOING_AWAY, "the listener is closing")
-        await self.close(drain)
-
-    def _require_one(self) -> None:
-        if not any(listening.is_on for listening in self._states.values()):
-            errors = {name: state.error for name, state in self._states.items() if state.error is not None}
-            raise RelayFailed(f"listening: {'; '.join(map(str, errors.values()))}", errors)
-
-    # The control channels
-
-    async def _keep(self, name: str, tried: asyncio.Future[None]) -> None:
+    async def _keep(self, name: str) -> None:
+        """Keep the control channel of an endpoint open."""
         endpoint = self._endpoints[name]
         attempt = 0
         while True:
-            opened_at = None
+            began = time.monotonic()
             try:
                 token = await self._sockets.token(endpoint)
-                socket = await self._sockets.open(endpoint, endpoint.url("listen", token), "listener", token=token)
-                async with RelayConnection(name, endpoint.place, socket) as channel:
-                    opened_at = time.monotonic()
-                    self._note(name, Listening(True), tried)
-                    await self._serve(channel, token)
+                async with await self._sockets.open(
+                    name, endpoint, endpoint.url("listen", token), "listener"
+                ) as channel:
+                    await self._note(name, Listening(True))
+                    await self._obey(channel, token)
             except RelayError as error:
-                self._note(name, Listening(False, error), tried)
+                await self._note(name, Listening(False, error))
             except Exception as error:
                 # An unexpected error ends this channel, but not the listener.
                 _LOGGER.exception("%s: the control channel failed", name)
-                failure = RelayError(f"{endpoint.place}: the control channel failed with {type(error).__name__}")
-                self._note(name, Listening(False, failure), tried)
-            if opened_at is not None and time.monotonic() - opened_at >= _STEADY:
-                attempt = 0
-            await asyncio.sleep(self._pauses[attempt] * random.uniform(0.8, 1.2))
-            attempt = min(attempt + 1, len(self._pauses) - 1)
+                text = f"{endpoint.place}: the control channel failed with {type(error).__name__}"
+                await self._note(name, Listening(False, RelayError(text)))
+            attempt = 0 if time.monotonic() - began >= _STEADY else attempt
+            await asyncio.sleep(self._pauses[min(attempt, len(self._pauses) - 1)] * random.uniform(0.8, 1.2))
+            attempt += 1
 
-    def _note(self, name: str, state: Listening, tried: asyncio.Future[None]) -> None:
+    async def _note(self, name: str, state: Listening) -> None:
         if state.is_on:
             _LOGGER.info("%s: listening", name)
         else:
             _LOGGER.warning("%s: not listening: %s", name, state.error)
-        self._states[name] = state
-        if not tried.done():
-            tried.set_result(None)
+        async with self._changed:
+            self._states[name] = state
+            self._changed.notify_all()
 
-    async def _serve(self, channel: RelayConnection, token: Token | None) -> None:
-        """Accept or reject offers until the channel ends, and raise its RelayError."""
+    async def _obey(self, channel: RelayConnection, token: AccessToken | None) -> None:
+        """Serve offers until the channel ends, and raise its RelayError."""
         renewing = asyncio.create_task(self._renew(channel, token))
         try:
             while True:
                 message = await channel.receive()
                 # Bytes are the body of an HTTP request, which was already declined.
                 if isinstance(message, str):
-                    await self._obey(channel, message)
+                    await self._obey_message(channel, message)
         finally:
             renewing.cancel()
 
-    async def _obey(self, channel: RelayConnection, message: str) -> None:
+    async def _obey_message(self, channel: RelayConnection, message: str) -> None:
         try:
             content = json.loads(message)
         except (ValueError, RecursionError):
             content = None
         match content:
             case {"accept": {} as offered}:
-                task = asyncio.create_task(self._settle(channel.endpoint, offered))
-                self._offers.add(task)
-                task.add_done_callback(self._offers.discard)
+                serving = asyncio.create_task(self._serve_offer(channel.endpoint, offered))
+                self._served.add(serving)
+                serving.add_done_callback(self._served.discard)
             case {"request": {"id": number}}:
                 await channel.send(json.dumps({"response": {"requestId": number, **_ONLY_WEBSOCKETS}}))
             case {}:
                 pass
             case _:
-                place = self._endpoints[channel.endpoint].place
-                _LOGGER.warning("%s: a control message is not a JSON object and is ignored", place)
+                _LOGGER.warning("%s: a control message is not a JSON object and is ignored", channel.endpoint)
 
-    async def _renew(self, channel: RelayConnection, token: Token | None) -> None:
-        endpoint = self._endpoints[channel.endpoint]
+    async def _renew(self, channel: RelayConnection, token: AccessToken | None) -> None:
         while token is not None:
-            await asyncio.sleep(max((token.expires_at - time.time()) * _PART, _SHORTEST))
+            await asyncio.sleep(max((token.expires_on - time.time()) * _PART, _SHORTEST))
             try:
-                renewed = await self._sockets.token(endpoint)
-                if renewed is not None and renewed.expires_at > token.expires_at:
-                    await channel.send(json.dumps({"renewToken": {"token": renewed.text}}))
+                renewed = await self._sockets.token(self._endpoints[channel.endpoint])
+                if renewed is not None and renewed.expires_on > token.expires_on:
+                    await channel.send(json.dumps({"renewToken": {"token": renewed.token}}))
                     token = renewed
             except RelayError as error:
-                _LOGGER.warning("%s: the token could not be renewed: %s", endpoint.place, error)
+                _LOGGER.warning("%s: the token could not be renewed: %s", channel.endpoint, error)
 
-    # The offers of senders
-
-    async def _settle(self, name: str, offered: Mapping[str, Any]) -> None:
-        endpoint = self._endpoints[name]
+    async def _serve_offer(self, name: str, offered: Mapping[str, Any]) -> None:
         try:
-            address, offer = _offer(name, endpoint, offered)
-            rejection = await self._rejection(offer)
-            if rejection is not None:
-                await self._reject(endpoint, address, rejection)
-                return
-            common = self._common_protocols(offer)
-            socket = await self._sockets.open(endpoint, address, "listener at the rendezvous", protocols=common)
-            self._queue.put_nowait(self._sockets.connection(name, endpoint, socket, offer))
+            offer = Offer(name, self._endpoints[name], offered, self._sockets)
+            try:
+                await self._serve(offer)
+            except RelayError:
+                raise
+            except Exception:
+                _LOGGER.exception("%s: the application failed to serve an offer", name)
+            if not offer.is_answered:
+                await offer.reject(500, "the listener did not decide")
         except RelayError as error:
-            # The relay reports it to the sender; the listener continues with other offers.
+            # The relay or the connection reports it to the sender; the listener continues with other offers.
             _LOGGER.warning("%s: an offer failed: %s", name, error)
-
-    async def _rejection(self, offer: Offer) -> Rejection | None:
-        if self._queue.qsize() + len(self._offers) > self._waiting:
-            return Rejection(503, "the listener is busy")
-        if offer.protocols and not self._common_protocols(offer):
-            return Rejection(400, "the listener supports none of these subprotocols")
-        if self._decide is None:
-            return None
-        try:
-            decided = self._decide(offer)
-            return await decided if inspect.isawaitable(decided) else decided
-        except Exception:
-            _LOGGER.exception("%s: the decision on an offer failed; it is rejected with 500", offer.endpoint)
-            return Rejection(500, "the listener could not decide")
-
-    def _common_protocols(self, offer: Offer) -> tuple[str, ...]:
-        return tuple(protocol for protocol in offer.protocols if protocol in self._protocols)[:1]
-
-    async def _reject(self, endpoint: RelayEndpoint, address: URL, rejection: Rejection) -> None:
-        parameters = {"sb-hc-statusCode": rejection.status, "sb-hc-statusDescription": rejection.reason}
-        joint = "&" if address.raw_query_string else "?"
-        url = URL(f"{address}{joint}{urlencode(parameters, quote_via=quote)}", encoded=True)
-        # The relay confirms a rejection with 410 instead of a WebSocket.
-        with contextlib.suppress(RelayRefused):
-            socket = await self._sockets.open(endpoint, url, "rejection")
-            await socket.close()
-
-    async def _finish_offers(self, drain: timedelta) -> None:
-        """Leave the endpoints, wait for the offers in progress, drop those that are left, and end the queue."""
-        for channel in self._channels:
-            channel.cancel()
-        await asyncio.gather(*self._channels, return_exceptions=True)
-        self._states = dict.fromkeys(self._endpoints, Listening(False))
-        if self._offers:
-            _, undecided = await asyncio.wait({*self._offers}, timeout=drain.total_seconds())
-            for task in undecided:
-                _LOGGER.warning("an offer is dropped: it was not decided within %g s of closing", drain.total_seconds())
-                task.cancel()
-            await asyncio.gather(*undecided, return_exceptions=True)
-        self._queue.put_nowait(None)
-
-
-def _offer(name: str, endpoint: RelayEndpoint, offered: Mapping[str, Any]) -> tuple[URL, Offer]:
-    """Return the rendezvous address of an offer, and what the sender asks."""
-    try:
-        address = URL(str(offered.get("address", "")), encoded=True)
-    except ValueError:
-        address = URL()
-    expected = "ws" if endpoint.is_plain else "wss"
-    if address.host is None or address.scheme not in {expected, "wss"}:
-        raise RelayError(f"{endpoint.place}: an offer has no {expected}:// address and is ignored")
-    headers = offered.get("connectHeaders")
-    texts = {str(key): str(value) for key, value in headers.items()} if isinstance(headers, dict) else {}
-    requested = next((value for key, value in texts.items() if key.lower() == "sec-websocket-protocol"), "")
-    protocols = tuple(protocol.strip() for protocol in requested.split(",") if protocol.strip())
-    suffix, query = endpoint.rest_of(address)
-    return address, Offer(name, str(offered.get("id", "")), suffix, query, texts, protocols)

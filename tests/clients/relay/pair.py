@@ -48,52 +48,57 @@ class Pair:
     ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
 
-    def endpoint(self, name: str, key: str = "listen-and-send", **options: Any) -> Any:
+    def endpoint(self, name: str, key: str = "listen-and-send") -> Any:
         relay = {"west": self.west, "east": self.east}[name]
-        return RelayEndpoint.from_connection_string(relay.connection_string(PATHS[name], key), **options)
+        return RelayEndpoint.from_connection_string(relay.connection_string(PATHS[name], key))
 
     def endpoints(self, *names: Any) -> dict[Any, Any]:
         return {name: self.endpoint(name) for name in names or PATHS}
 
-    def listener(self, endpoints: Any = None, **options: Any) -> RelayListener:
-        return RelayListener(endpoints or self.endpoints(), **{"pauses": (0.0, 0.05), **options})
+    def listener(self, serve: Any, endpoints: Any = None, **options: Any) -> RelayListener:
+        return RelayListener(endpoints or self.endpoints(), serve, **{"pauses": (0.0, 0.05), **options})
 
     async def listening(self, endpoints: Any = None, **options: Any) -> Any:
-        return await self._stack.enter_async_context(self.listener(endpoints, **options))
+        """Return a listener, and the connections that it has accepted, which the test serves."""
+        accepted: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def echoing(self, endpoints: Any = None, **options: Any) -> Any:
+        async def accept(offer: Any) -> None:
+            connection = await offer.accept()
+            accepted.put_nowait(connection)
+            with suppress(ConnectionEnded):
+                await self._ended(connection)
+
+        listener = await self._stack.enter_async_context(self.listener(accept, endpoints, **options))
+        return listener, accepted
+
+    async def echoing(self, endpoints: Any = None, decide: Any = None, **options: Any) -> Any:
         """Return a listener whose connections send everything back, with the endpoint's name before it."""
-        listener = await self.listening(endpoints, **options)
-        task = asyncio.ensure_future(self._echo_all(listener))
-        self._stack.push_async_callback(_stopped, task)
-        return listener
+
+        async def serve(offer: Any) -> None:
+            if decide is not None:
+                await decide(offer)
+            if not offer.is_answered:
+                self.served.append(offer.endpoint)
+                await _echo(await offer.accept())
+
+        return await self._stack.enter_async_context(self.listener(serve, endpoints, **options))
 
     async def client(self, endpoints: Any = None, **options: Any) -> Any:
         client = RelayClient(endpoints or self.endpoints(), choice=WestFirst(), **options)
         return await self._stack.enter_async_context(client)
 
-    async def _echo_all(self, listener: Any) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            async for connection in listener:
-                self.served.append(connection.endpoint)
-                tasks.create_task(_echo(connection))
+    async def _ended(self, connection: Any) -> None:
+        await until(lambda: connection.end is not None)
 
 
 async def _echo(connection: Any) -> None:
     with suppress(ConnectionEnded):
-        await _answer_all(connection)
-
-
-async def _answer_all(connection: Any) -> None:
-    async with connection:
-        async for message in connection:
-            name = connection.endpoint
-            await connection.send(f"{name}: {message}" if isinstance(message, str) else name.encode() + b": " + message)
-
-
-async def _stopped(task: Any) -> None:
-    task.cancel()
-    await asyncio.wait({task})
+        async with connection:
+            async for message in connection:
+                name = connection.endpoint
+                await connection.send(
+                    f"{name}: {message}" if isinstance(message, str) else name.encode() + b": " + message
+                )
 
 
 async def until(condition: Any) -> None:
