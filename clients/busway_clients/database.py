@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from busway_clients.errors import StoreUnavailable, UnusableFile
+from busway_clients.errors import StoreRefused, StoreUnavailable, UnusableFile
 
 _BUSY_SECONDS = 5.0
 _AGAIN_SECONDS = 0.01
+_PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
 
 
 class Kind(NamedTuple):
@@ -35,7 +36,7 @@ class Database:
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: Kind, *, is_exclusive: bool = False) -> None:
-        """Open the file; raises UnusableFile for one of another kind or version, StoreUnavailable for one in use."""
+        """Open the file; raises UnusableFile for another kind or version, StoreUnavailable if it cannot be opened."""
         self.path = os.fspath(path)
         self._lock = threading.RLock()
         with self._translated():
@@ -118,7 +119,8 @@ class Database:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise StoreUnavailable(f"{self.path}: {error}") from error
+            passes = getattr(error, "sqlite_errorname", "").startswith(_PASSING)
+            raise (StoreUnavailable if passes else StoreRefused)(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
             raise UnusableFile(f"{self.path}: {error}, expected a database of this package") from error
 

@@ -65,12 +65,20 @@ class OutboxInUse(ClientsError):
     """Another process or another outbox has the file open."""
 
 
-class UnusableFile(ClientsError):
+class StoreUnavailable(ClientsError):
+    """A store did not answer, or gave an unexpected answer; its content is unknown, and a retry is safe."""
+
+
+class StoreRefused(StoreUnavailable):
+    """A store that a retry does not reach: missing rights, a missing table, other contents."""
+
+
+class UnusableFile(StoreRefused):
     """A file of another kind or version."""
 
 
-class StoreUnavailable(ClientsError):
-    """A store did not answer, or gave an unexpected answer; its content is unknown."""
+class Conflict(ClientsError):
+    """A row of a store has changed since the writer read it; nothing was written."""
 
 
 class ClaimLost(ClientsError):

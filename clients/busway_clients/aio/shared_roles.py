@@ -8,7 +8,7 @@ from typing import Any
 
 from busway_clients.aio.closing import Closing
 from busway_clients.concurrency.tasks import Lock, in_thread
-from busway_clients.errors import ClientsError, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.errors import ClientsError, StoreUnavailable, WrongUse
 from busway_clients.senders.roles import MemoryRoles, Roles, RoleState, RoleStore
 
 _LOGGER = logging.getLogger("busway_clients.senders.shared_roles")
@@ -65,7 +65,7 @@ class SharedRoles:
             if stored is None:
                 stored = await self._call(self._store.replace, 0, self._roles.order)
             self._apply(stored)
-        except (StoreUnavailable, UnusableFile) as error:
+        except StoreUnavailable as error:
             self._note_error(error)
         self._read_at = self._monotonic()
 
@@ -86,7 +86,7 @@ class SharedRoles:
         self._roles = before._replace(order=tuple(order))
         try:
             self._apply(await self._call(self._store.replace, before.version, order))
-        except (StoreUnavailable, UnusableFile) as error:
+        except StoreUnavailable as error:
             self._note_error(error)
 
     def _apply(self, stored: Roles) -> None:

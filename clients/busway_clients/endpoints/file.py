@@ -13,7 +13,7 @@ from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_docum
 from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
 from busway_clients.endpoints.limited_call import LimitedCall
 from busway_clients.endpoints.signature import is_signed, verify
-from busway_clients.errors import StoreUnavailable, UnusableFile
+from busway_clients.errors import StoreUnavailable
 
 # On some file systems two writes within this time have the same modification time; site names often have equal lengths.
 _COARSEST_NS = 2_000_000_000
@@ -160,7 +160,7 @@ class SerialFile:
                 # Open for a moment only: serials change rarely, and a source has no end at which to close a file.
                 with closing(Database(self._path, _FILE)) as database, database.transaction() as connection:
                     [(highest,)] = connection.execute(_RAISE, (document, serial)).fetchall()
-            except (StoreUnavailable, UnusableFile) as error:
+            except StoreUnavailable as error:
                 raise EndpointUnresolved(f"the serials of endpoint documents cannot be used: {error}") from error
             if serial < highest:
                 raise EndpointUnresolved(

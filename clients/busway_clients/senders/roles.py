@@ -1,14 +1,15 @@
 """The roles of namespaces (active or backup), kept in one process or shared by several."""
 
-import json
 import os
-import sqlite3
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from busway_clients.database import Database, Kind
-from busway_clients.errors import ClientsError
+from busway_clients._sync.rows import RowStore, SqliteStore
+from busway_clients.errors import ClientsError, Conflict
+from busway_clients.rows import Properties, Row, Write
+
+_PARTITION = "roles"
 
 
 class Roles(NamedTuple):
@@ -54,13 +55,13 @@ class RoleStore(Protocol):
         """Whether the roles are in this process."""
 
     def read(self) -> Roles | None:
-        """Return the roles, None if none are set; raises StoreUnavailable or UnusableFile."""
+        """Return the roles, None if none are set; raises StoreUnavailable."""
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
         """
         Set the order if the version is still *expected* (0 if none is set), and return the current roles.
 
-        Raises StoreUnavailable or UnusableFile.
+        Raises StoreUnavailable.
         """
 
 
@@ -85,43 +86,50 @@ class MemoryRoles:
             return self._roles
 
 
-class FileRoles:
-    """Roles of the processes of one machine, in a SQLite file."""
+class StoredRoles:
+    """Roles in one row of a store, whose version is the lock."""
 
     is_local = False
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Keep the roles in the file at *path*; raises UnusableFile, StoreUnavailable."""
-        self._database = Database(path, _FILE)
+    def __init__(self, rows: RowStore, name: str) -> None:
+        """Store the roles that all senders with the same *name* share."""
+        self._rows = rows
+        self._name = name
 
     def read(self) -> Roles | None:
         """Return the roles."""
-        with self._database.reading() as connection:
-            return self._held(connection)
+        return self._held()[1]
 
     def replace(self, expected: int, order: Sequence[str]) -> Roles:
         """Set the order if the version is still *expected*, and return the current roles."""
-        with self._database.transaction() as connection:
-            held = self._held(connection)
-            if held is not None and held.version != expected:
-                return held
-            roles = Roles(tuple(order), expected + 1)
-            connection.execute("DELETE FROM roles")
-            connection.execute("INSERT INTO roles VALUES (?, ?)", (roles.version, json.dumps(roles.order)))
-            return roles
+        row, held = self._held()
+        if held is not None and held.version != expected:
+            return held
+        roles = Roles(tuple(order), expected + 1)
+        properties: Properties = {"order": "\n".join(order), "version": roles.version}
+        try:
+            self._rows.write(_PARTITION, [Write(self._name, properties, None if row is None else row.version)])
+        except Conflict:
+            # Another process was first.
+            return self.read() or roles
+        return roles
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the store."""
+        self._rows.close()
 
-    def _held(self, connection: sqlite3.Connection) -> Roles | None:
-        row = connection.execute("SELECT version, names FROM roles").fetchone()
-        return None if row is None else Roles(tuple(json.loads(row[1])), row[0])
+    def _held(self) -> tuple[Row | None, Roles | None]:
+        for row in self._rows.read(_PARTITION, [self._name]):
+            if row.key == self._name:
+                row.require({"order", "version"}, f"{self._rows.name}, roles")
+                return row, Roles(tuple(str(row.properties["order"]).split("\n")), int(row.properties["version"]))
+        return None, None
 
 
-_FILE = Kind(
-    "the roles of a passive sender",
-    0x42575230,
-    1,
-    "CREATE TABLE IF NOT EXISTS roles (version INTEGER NOT NULL, names TEXT NOT NULL)",
-)
+class FileRoles(StoredRoles):
+    """Roles of the processes of one machine, in a SQLite file."""
+
+    def __init__(self, path: str | os.PathLike[str], name: str = "sender") -> None:
+        """Keep the roles in the file at *path*, under a *name*; raises StoreUnavailable."""
+        super().__init__(SqliteStore(path), name)
+        self._rows.open()

@@ -4,19 +4,18 @@ Messages and sessions processed once across regions, and the marks from which a 
 `TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
 """
 
+from busway_clients._sync.rows import SqliteStore
 from busway_clients._sync.sessions.bookmarks import Bookmarks
 from busway_clients._sync.sessions.consumer import JournaledConsumer
 from busway_clients._sync.sessions.journal import Journal
-from busway_clients._sync.sessions.sqlite import SqliteStore
+from busway_clients.errors import Conflict
 from busway_clients.sessions.delivery import Delivery
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import (
-    Conflict,
     JournalError,
     JournalMalformed,
     JournalMismatch,
     JournalRefused,
-    JournalUnavailable,
     LeaseLost,
     Unprocessable,
 )
@@ -35,7 +34,6 @@ __all__ = [
     "JournalMalformed",
     "JournalMismatch",
     "JournalRefused",
-    "JournalUnavailable",
     "JournaledConsumer",
     "Lease",
     "LeaseLost",

@@ -16,12 +16,11 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from busway_clients.errors import DeadLetter
+from busway_clients.errors import DeadLetter, StoreRefused, StoreUnavailable
 from busway_clients.sessions.errors import (
     JournalError,
     JournalMalformed,
     JournalRefused,
-    JournalUnavailable,
     LeaseLost,
 )
 from busway_clients.sessions.settings import Source
@@ -106,15 +105,15 @@ def lock_lost_on_error() -> Iterator[None]:
 
 
 def must_pause(error: Exception, source: Source, site: str) -> bool:
-    """Log *error* and return whether a lane must wait before it continues; raises JournalError if it cannot."""
+    """Log *error* and return whether a lane must wait before it continues; raises the error if it cannot."""
     match error:
         case OperationTimeoutError():
             # No session became available.
             return False
-        case JournalUnavailable() | JournalMalformed():
-            LOG.error("%s", error)
-        case JournalError():
+        case JournalError() | StoreRefused() if not isinstance(error, JournalMalformed):
             raise error
+        case StoreUnavailable() | JournalMalformed():
+            LOG.error("%s", error)
         case ServiceBusError():
             if refusal := refused(error, source, site):
                 raise refusal from error

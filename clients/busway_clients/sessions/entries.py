@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from busway_clients.rows import Properties
 from busway_clients.sessions.errors import JournalMalformed
-from busway_clients.sessions.rows import Properties
 
 LONGEST_NUMBER = 19
 """Digits of a 64-bit number, the largest that services count with."""

@@ -7,10 +7,6 @@ class JournalError(ClientsError):
     """Base class of the errors of a journal and its consumer."""
 
 
-class JournalUnavailable(JournalError):
-    """The store does not answer; no message was settled without a record, and a retry is safe."""
-
-
 class JournalMismatch(JournalError):
     """The journal was created by another version, or with settings that conflict with these."""
 
@@ -20,11 +16,7 @@ class JournalMalformed(JournalError):
 
 
 class JournalRefused(JournalError):
-    """The store or entity refuses this consumer: missing rights, a wrong name, or an entity without sessions."""
-
-
-class Conflict(JournalError):
-    """A row has changed since the writer read it; nothing was written."""
+    """Settings, a request or an entity that does not fit: missing rights, a wrong name, an entity without sessions."""
 
 
 class LeaseLost(JournalError):

@@ -16,10 +16,10 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Protocol
 
+from busway_clients.rows import Row, Write
 from busway_clients.sessions.arrival import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
 from busway_clients.sessions.entries import whole_number
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
-from busway_clients.sessions.rows import Row, Write
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STAMPS = "repl-"

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork
+from busway_clients.errors import ClientsError
 from busway_clients.sessions import Delivery, Journal, SqliteStore
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LockLost
 from busway_clients.sessions.entries import session_partition
-from busway_clients.sessions.errors import JournalError
 from busway_clients.sessions.leases import MAX_FINAL
 from busway_clients.sessions.plan import Ending, Worker
 from busway_clients.sessions.settings import Settings
@@ -162,7 +162,7 @@ class Player:
             while True:
                 try:
                     answer = self.perform(step)
-                except JournalError as error:
+                except ClientsError as error:
                     step = steps.throw(error)
                 else:
                     step = steps.send(answer)
@@ -176,7 +176,7 @@ class Player:
                 self.effect = self.steps.send(None)
             try:
                 answer = (perform or self.perform)(self.effect)
-            except (JournalError, LockLost) as error:
+            except (ClientsError, LockLost) as error:
                 self.effect = self.steps.throw(error)
             else:
                 self.effect = self.steps.send(answer)

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from busway_clients.errors import StoreUnavailable
+from busway_clients.rows import Write
 from busway_clients.sessions.delivery import Fault, LockLost, fault_of
 from busway_clients.sessions.entries import State, message_partition
-from busway_clients.sessions.errors import JournalUnavailable, LeaseLost
+from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.plan import Ending
-from busway_clients.sessions.rows import Write
 from busway_clients.sessions.worker_cache import WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import (
@@ -136,11 +137,11 @@ class StoreThatIsAway:
 
         def answer(*arguments: Any) -> Any:
             if self.is_away:
-                raise JournalUnavailable("the store is away")
+                raise StoreUnavailable("the store is away")
             result = asked(*arguments)
             if self.is_deaf:
                 self.is_deaf = False
-                raise JournalUnavailable("no answer came")
+                raise StoreUnavailable("no answer came")
             return result
 
         return answer
@@ -155,11 +156,11 @@ def test_nothing_is_processed_or_settled_while_the_store_is_unavailable() -> Non
     player.step_until("run")
     player.step()
     store.is_away = True
-    with pytest.raises(JournalUnavailable):
+    with pytest.raises(StoreUnavailable):
         player.play()
     assert world.names == ["m1"]
     assert len(west.messages) == 3
-    with pytest.raises(JournalUnavailable):
+    with pytest.raises(StoreUnavailable):
         Player(world, "west", west, cache=cache).play()
     store.is_away = False
     Player(world, "west", west, cache=cache).play()
@@ -207,7 +208,7 @@ def test_store_outage_is_not_counted_as_a_failed_attempt(outage: int) -> None:
         try:
             while player.step():
                 store.is_away = bool(back_at) and world.seconds < back_at[0]
-        except JournalUnavailable:
+        except StoreUnavailable:
             continue
     assert world.applied == [("m1", 1, False), ("m2", 1, False)]
     assert (west.messages, west.dead) == ([], {})
@@ -227,7 +228,7 @@ def test_lost_answer_at_the_start_of_an_outage_uses_up_no_attempt() -> None:
                 if not player.step():
                     break
                 store.is_away = store.is_away or is_last
-        except JournalUnavailable:
+        except StoreUnavailable:
             store.is_away = False
             Player(world, "west", west, cache=cache).play()
         assert world.applied == [(name, 1, False) for name in NAMES], deaf

@@ -18,6 +18,7 @@ from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerCl
 import busway_clients.aio.sessions as aio
 from busway_broker.config import HubConfig, NamespaceConfig
 from busway_broker.thread import RunningBroker
+from busway_clients.rows import Write
 from busway_clients.sessions import (
     Bookmarks,
     Conflict,
@@ -33,7 +34,6 @@ from busway_clients.sessions import (
     seen_message,
 )
 from busway_clients.sessions.marks import mark_row
-from busway_clients.sessions.rows import Write
 from tests.clients.sessions.region import OPENED
 
 ROOT = Path(__file__).parents[3]

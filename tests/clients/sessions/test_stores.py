@@ -12,21 +12,19 @@ from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.data.tables import TableSasPermissions, TableServiceClient, generate_table_sas
 
 import busway_clients.aio.sessions as aio
-from busway_clients import Outbox
+from busway_clients import Outbox, StoreRefused, StoreUnavailable
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
+from busway_clients.rows import ANY, Write
 from busway_clients.sessions import (
     Conflict,
     Journal,
     JournalMalformed,
     JournalMismatch,
-    JournalRefused,
-    JournalUnavailable,
     Settings,
     SqliteStore,
 )
 from busway_clients.sessions.entries import Entry, State, session_partition
 from busway_clients.sessions.leases import LEASE_KEY, HeldLease, Lease
-from busway_clients.sessions.rows import ANY, Write
 from busway_clients.sessions.tables import TableStore
 from tests.azurite import ACCOUNT
 from tests.clients.sessions.region import OPENED
@@ -199,7 +197,7 @@ def test_foreign_file_is_refused_and_not_changed(tmp_path: Path) -> None:
     before = (tmp_path / "outbox.db").read_bytes()
     store = SqliteStore(tmp_path / "outbox.db")
     OPENED.append(store)
-    with pytest.raises(JournalRefused, match=r"outbox\.db: is a database of another kind, expected a journal"):
+    with pytest.raises(StoreRefused, match=r"outbox\.db: is a database of another kind, expected rows"):
         store.open()
     assert (tmp_path / "outbox.db").read_bytes() == before
 
@@ -252,7 +250,7 @@ def test_foreign_file_and_missing_folder_are_refused(tmp_path: Path) -> None:
     for path in (page, tmp_path / "missing" / "journal.db"):
         store = SqliteStore(path)
         OPENED.append(store)
-        with pytest.raises(JournalRefused, match=r"page\.html|journal\.db"):
+        with pytest.raises(StoreRefused, match=r"page\.html|journal\.db"):
             store.open()
 
 
@@ -263,14 +261,14 @@ def test_silent_store_is_unavailable_and_refusal_is_reported(table: tuple[str, s
     nobody = f"{ACCOUNT}TableEndpoint=http://127.0.0.1:9/devstoreaccount1;"
     away = TableStore.from_connection_string(nobody, name)
     OPENED.append(away)
-    with pytest.raises(JournalUnavailable, match="did not answer"):
+    with pytest.raises(StoreUnavailable, match="did not answer"):
         away.open()
     missing = TableStore.from_connection_string(connection_string, name)
     OPENED.append(missing)
-    with pytest.raises(JournalRefused, match="expected the table to be there"):
+    with pytest.raises(StoreRefused, match="expected the table to be there"):
         missing.write("p", [Write("k", {"Open": 0})])
     stranger = TableStore.from_connection_string(connection_string.replace("Eby8", "AAAA"), name)
     OPENED.append(stranger)
-    with pytest.raises(JournalRefused) as refused:
+    with pytest.raises(StoreRefused) as refused:
         stranger.open()
     assert "AAAA" not in str(refused.value)

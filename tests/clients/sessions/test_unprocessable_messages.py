@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
+from busway_clients.rows import Write
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
 from busway_clients.sessions.arrival import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
-from busway_clients.sessions.rows import Write
 from busway_clients.sessions.tables import TableStore
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers, until
 from tests.clients.sessions.region import OPENED

@@ -1,9 +1,9 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """The names of `busway_clients.sessions` for asyncio; `TableStore` is in `busway_clients._sync.sessions.tables`."""
 
+from busway_clients._sync.rows import SqliteStore
 from busway_clients._sync.sessions.bookmarks import Bookmarks
 from busway_clients._sync.sessions.consumer import JournaledConsumer
 from busway_clients._sync.sessions.journal import Journal
-from busway_clients._sync.sessions.sqlite import SqliteStore
 
 __all__ = ["Bookmarks", "Journal", "JournaledConsumer", "SqliteStore"]

@@ -1,7 +1,7 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """The marks of consumers, in the same stores as journals."""
 
-from busway_clients._sync.sessions.store import RowStore
+from busway_clients._sync.rows import RowStore
 from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
 
 

@@ -11,15 +11,15 @@ from typing import Any, Self
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION, AutoLockRenewer, ServiceBusClient
 
+from busway_clients._sync.rows import RowStore
 from busway_clients._sync.sessions.journal import Journal
 from busway_clients._sync.sessions.lane import Lane
 from busway_clients._sync.sessions.message_work import MessageWork
 from busway_clients._sync.sessions.session_work import SessionWork, renew
-from busway_clients._sync.sessions.store import RowStore
 from busway_clients.concurrency.threads import Event, SideTask, is_set_within
+from busway_clients.errors import ClientsError
 from busway_clients.sessions.delivery import LOG, Delivery, must_pause
 from busway_clients.sessions.entries import session_partition
-from busway_clients.sessions.errors import JournalError
 from busway_clients.sessions.plan import Ending, Worker
 from busway_clients.sessions.settings import Settings, Source, settings_for, unique_name
 from busway_clients.sessions.worker_cache import WorkerCache
@@ -75,11 +75,11 @@ class JournaledConsumer:
         if kind is None:
             self.join()
         else:
-            with contextlib.suppress(JournalError):
+            with contextlib.suppress(ClientsError):
                 self.join()
 
     def start(self) -> None:
-        """Open the journal and start; raises JournalMismatch, JournalUnavailable and JournalRefused."""
+        """Open the journal and start; raises JournalMismatch and StoreUnavailable."""
         self.journal.open()
         self._stopping.clear()
         self._lanes = [SideTask(self._work, f"{self._source}-{number}") for number in range(self._count)]
@@ -105,13 +105,13 @@ class JournaledConsumer:
         """
         Process messages until `stop` is called.
 
-        Raises what `start` raises, and JournalRefused later too. While the store is unavailable later, it waits.
+        Raises what `start` raises, and JournalRefused or StoreRefused later too; it waits while the store is away.
         """
         self.start()
         self.join()
 
     def _work(self) -> None:
-        """Use one receiver after the other until the consumer stops; raises JournalError if it cannot continue."""
+        """Use one receiver after the other until the consumer stops; raises the error if it cannot continue."""
         try:
             while not self._stopping.is_set():
                 try:
@@ -172,7 +172,7 @@ def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> It
                 continue
             try:
                 renew(held, lane)
-            except JournalError as error:
+            except ClientsError as error:
                 # The work detects a lost lease itself, and the next renewal may succeed.
                 LOG.warning("%s", error)
 

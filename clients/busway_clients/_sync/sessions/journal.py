@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from busway_clients._sync.sessions.store import RowStore
+from busway_clients._sync.rows import RowStore
+from busway_clients.errors import Conflict
+from busway_clients.rows import Row, Write
 from busway_clients.sessions.entries import Entry, entry_key
-from busway_clients.sessions.errors import Conflict
 from busway_clients.sessions.leases import LEASE_KEY, MAX_FINAL, HeldLease, Lease, Record, record_of
 from busway_clients.sessions.requests import SCHEMA_KEY, SCHEMA_PARTITION, given_up, opening, partition_of, reopened
-from busway_clients.sessions.rows import Row, Write
 from busway_clients.sessions.settings import Settings
 
 

@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from busway_clients._sync.sessions.lane import Lane
+from busway_clients.errors import Conflict, StoreRefused, StoreUnavailable
 from busway_clients.sessions import order
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
-from busway_clients.sessions.errors import Conflict, JournalUnavailable, LeaseLost
+from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Plan, Worker
 from busway_clients.sessions.settings import Settings
@@ -45,8 +46,8 @@ class SessionWork:
         """
         Work until there is nothing to do, or nothing that can be done now.
 
-        Raises JournalUnavailable when the store stays unavailable, JournalMalformed and JournalRefused as the store
-        does. No message is settled before it is recorded.
+        Raises StoreUnavailable when the store stays unavailable, and JournalMalformed. No message is settled before it
+        is recorded.
         """
         try:
             return self._process()
@@ -57,7 +58,7 @@ class SessionWork:
             self._is_cut_off = True
             self._release()
             return Ending.LOCK_LOST
-        except JournalUnavailable:
+        except StoreUnavailable:
             for done in self._plan.finished:
                 if done.entry.state is State.COMPLETED:
                     memory = self._cache.message(self.partition, done.entry.message_id, self.worker.monotonic())
@@ -292,8 +293,11 @@ class SessionWork:
         while True:
             try:
                 return act()
-            except JournalUnavailable as error:
-                if self.worker.monotonic() - started >= self._settings.patience_seconds:
+            except StoreUnavailable as error:
+                if (
+                    isinstance(error, StoreRefused)
+                    or self.worker.monotonic() - started >= self._settings.patience_seconds
+                ):
                     raise
                 LOG.warning("%s", f"{error}; trying again")
             self._lane.wait(self._settings.poll_seconds)

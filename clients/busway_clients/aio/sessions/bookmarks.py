@@ -1,6 +1,6 @@
 """The marks of consumers, in the same stores as journals."""
 
-from busway_clients.aio.sessions.store import RowStore
+from busway_clients.aio.rows import RowStore
 from busway_clients.sessions.marks import MARK_KEY, Mark, mark_of, mark_partition, mark_row
 
 

@@ -1,16 +1,19 @@
-"""The memory of a de-duplicating receiver: what it asks of a store, one in memory, and one in a SQLite file."""
+"""The memory of a de-duplicating receiver: what it asks of a store, and stores in memory, a file and a table."""
 
+import hashlib
 import itertools
 import os
 import threading
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from busway_clients.database import Database, Kind
-from busway_clients.errors import ClaimLost, WrongUse
+from busway_clients._sync.rows import RowStore
+from busway_clients._sync.rows import SqliteStore as Rows
+from busway_clients.errors import ClaimLost, Conflict, WrongUse
+from busway_clients.rows import Properties, Row, Write
 
 
 class State(Enum):
@@ -122,95 +125,121 @@ class MemoryStore:
 
 
 LEASE = timedelta(minutes=1)
-_FILE = Kind(
-    "the memory of a de-duplicating receiver",
-    0x42574452,
-    2,
-    """
-    CREATE TABLE IF NOT EXISTS messages (
-        name TEXT NOT NULL,
-        identity TEXT NOT NULL,
-        token TEXT NOT NULL,
-        is_done INTEGER NOT NULL,
-        until REAL NOT NULL,
-        PRIMARY KEY (name, identity)
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS ends ON messages (until)
-    """,
-)
-# Each claim deletes a few expired rows: more than it adds, and few enough to be cheap.
-_FORGET = """
-    DELETE FROM messages WHERE (name, identity) IN (SELECT name, identity FROM messages WHERE until <= ? LIMIT 5)
-"""
-_HELD = "name = ? AND identity = ? AND token = ?"
 
 
-class SqliteStore:
+class StoredClaims:
     """
-    Remembers processed messages for *window*, in a file that the processes of one machine may share.
+    Remembers processed messages for *window*, in a store of rows whose versions are the locks.
 
     A claim lasts for *lease* unless it is renewed; receivers renew it while the application works. After that, another
-    copy may be processed, since the receiver has died or cannot reach the file.
+    copy may be processed, since the receiver has died or cannot reach the store. Half of *lease* must be longer than
+    the difference between clocks.
     """
 
     is_local = False
+
+    def __init__(self, rows: RowStore, name: str, window: timedelta, lease: timedelta) -> None:
+        """Receivers with the same *name*, such as that of their queue, share what is remembered."""
+        if window <= timedelta() or lease <= timedelta():
+            raise WrongUse(f"window and lease of a store: got {window} and {lease}, expected positive values")
+        self.lease = lease
+        self._rows = rows
+        self._name = name
+        self._window = window.total_seconds()
+
+    def claim(self, identity: str, now: float) -> Claim | State:
+        """Claim a message, atomically, or return why it cannot be claimed."""
+        claim = Claim(identity, uuid.uuid4().hex)
+        until = now + self.lease.total_seconds()
+        if self._is_written(identity, claim.token, until, None):
+            return claim
+        found = self._row(identity)
+        if found is None:
+            return State.BUSY  # purged at this moment: the next attempt succeeds or finds out
+        if found.properties["token"] == claim.token:
+            return claim  # created, but the answer was lost
+        if float(found.properties["until"]) > now:
+            return State.DONE if found.properties["is_done"] else State.BUSY
+        return claim if self._is_written(identity, claim.token, until, found) else State.BUSY
+
+    def record(self, claim: Claim, now: float) -> None:
+        """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
+        self._require_change(claim, now + self._window, is_done=True)
+
+    def renew(self, claim: Claim, now: float) -> None:
+        """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""
+        self._require_change(claim, now + self.lease.total_seconds(), is_done=False)
+
+    def release(self, claim: Claim) -> None:
+        """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
+        self._is_changed(claim, "", 0.0, is_done=False)
+
+    def purge(self, now: float) -> int:
+        """Delete expired rows and return their number. Units: now in seconds since 1970."""
+        return self._rows.forget(datetime.fromtimestamp(now, UTC), f"{self._name}-")
+
+    def close(self) -> None:
+        """Close the store."""
+        self._rows.close()
+
+    def _require_change(self, claim: Claim, until: float, *, is_done: bool) -> None:
+        if not self._is_changed(claim, claim.token, until, is_done=is_done):
+            raise ClaimLost(f"{self._rows.name}, message {claim.identity}: its claim has expired")
+
+    def _is_changed(self, claim: Claim, token: str, until: float, *, is_done: bool) -> bool:
+        """
+        Change the row of a claim, and return whether the claim is held or has been recorded.
+
+        A renewal may interfere, so it is repeated; after a lost answer the repeated change finds that it was made.
+        """
+        while (found := self._row(claim.identity)) is not None and found.properties["token"] == claim.token:
+            if found.properties["is_done"] or self._is_written(claim.identity, token, until, found, is_done=is_done):
+                return True
+        return False
+
+    def _row(self, identity: str) -> Row | None:
+        partition, key = self._keys(identity)
+        found = next((row for row in self._rows.read(partition, [key]) if row.key == key), None)
+        if found is not None:
+            found.require({"token", "is_done", "until"}, f"{self._rows.name}, {partition}")
+        return found
+
+    def _is_written(
+        self, identity: str, token: str, until: float, former: Row | None, *, is_done: bool = False
+    ) -> bool:
+        partition, key = self._keys(identity)
+        finished = datetime.fromtimestamp(until, UTC).isoformat()
+        properties: Properties = {"token": token, "is_done": is_done, "until": float(until), "Finished": finished}
+        try:
+            self._rows.write(partition, [Write(key, properties, None if former is None else former.version)])
+        except Conflict:
+            return False
+        return True
+
+    def _keys(self, identity: str) -> tuple[str, str]:
+        # Ids may contain characters that keys must not; several partitions share the load.
+        digest = hashlib.sha256(identity.encode()).hexdigest()
+        return f"{self._name}-{digest[:2]}", digest
+
+
+class SqliteStore(StoredClaims):
+    """Remembers processed messages for *window*, in a file that the processes of one machine may share."""
 
     def __init__(
         self, path: str | os.PathLike[str], window: timedelta = WINDOW, *, lease: timedelta = LEASE, name: str = ""
     ) -> None:
         """
-        Open the file at *path*, or create it; raises UnusableFile, StoreUnavailable.
+        Open the file at *path*, or create it; raises StoreUnavailable.
 
         Receivers with the same *name*, such as that of their queue, share what is remembered.
         """
-        if window <= timedelta() or lease <= timedelta():
-            raise WrongUse(f"window and lease of a store: got {window} and {lease}, expected positive values")
-        self._window = window.total_seconds()
-        self.lease = lease
-        self._name = name
-        self._database = Database(path, _FILE)
-
-    def __len__(self) -> int:
-        """Return the number of remembered or claimed messages, including expired ones."""
-        with self._database.reading() as connection:
-            query = "SELECT count(*) FROM messages WHERE name = ?"
-            return int(connection.execute(query, (self._name,)).fetchone()[0])
+        super().__init__(Rows(path), name, window, lease)
+        self._rows.open()
+        self._purge_at = 0.0
 
     def claim(self, identity: str, now: float) -> Claim | State:
         """Claim a message, atomically, or return why it cannot be claimed."""
-        claim = Claim(identity, uuid.uuid4().hex)
-        with self._database.transaction() as connection:
-            connection.execute(_FORGET, (now,))
-            query = "SELECT is_done FROM messages WHERE name = ? AND identity = ? AND until > ?"
-            if found := connection.execute(query, (self._name, identity, now)).fetchone():
-                return State.DONE if found[0] else State.BUSY
-            query = "INSERT OR REPLACE INTO messages VALUES (?, ?, ?, 0, ?)"
-            connection.execute(query, (self._name, *claim, now + self.lease.total_seconds()))
-        return claim
-
-    def record(self, claim: Claim, now: float) -> None:
-        """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
-        query = f"UPDATE messages SET is_done = 1, until = ? WHERE {_HELD}"  # noqa: S608 - a constant
-        with self._database.transaction() as connection:
-            if not connection.execute(query, (now + self._window, self._name, *claim)).rowcount:
-                raise self._lost(claim)
-
-    def renew(self, claim: Claim, now: float) -> None:
-        """Extend a claim by a lease from now; raises ClaimLost if it is no longer held."""
-        query = f"UPDATE messages SET until = ? WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
-        with self._database.transaction() as connection:
-            if not connection.execute(query, (now + self.lease.total_seconds(), self._name, *claim)).rowcount:
-                raise self._lost(claim)
-
-    def release(self, claim: Claim) -> None:
-        """Release a claim, so that another copy or delivery may be processed; do nothing if it has expired."""
-        query = f"DELETE FROM messages WHERE {_HELD} AND NOT is_done"  # noqa: S608 - a constant
-        with self._database.transaction() as connection:
-            connection.execute(query, (self._name, *claim))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
-
-    def _lost(self, claim: Claim) -> ClaimLost:
-        return ClaimLost(f"{self._database.path}, message {claim.identity}: its claim has expired")
+        if now >= self._purge_at:
+            self._purge_at = now + self._window
+            self.purge(now)
+        return super().claim(identity, now)

@@ -1,42 +1,72 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
-"""A journal in a SQLite file: for the consumers of one machine."""
+"""Rows with versions in partitions, with transactions within a partition; and a store of them in a SQLite file."""
 
 import json
+import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Protocol
 
 from busway_clients.concurrency.threads import in_thread
 from busway_clients.database import Database, Kind
-from busway_clients.errors import StoreUnavailable, UnusableFile
-from busway_clients.sessions.errors import Conflict, JournalMalformed, JournalRefused, JournalUnavailable
-from busway_clients.sessions.rows import ANY, Row, Write
+from busway_clients.errors import Conflict, UnusableFile
+from busway_clients.rows import ANY, Row, Write
 
 _KIND = Kind(
-    "a journal",
+    "rows of busway_clients",
     application_id=0x62776A6E,
     version=1,
     schema="CREATE TABLE IF NOT EXISTS rows (partition TEXT, key TEXT, version INTEGER NOT NULL, open INTEGER NOT NULL,"
-    " finished TEXT, properties TEXT NOT NULL, PRIMARY KEY (partition, key)) WITHOUT ROWID",
+    " finished TEXT, properties TEXT NOT NULL, PRIMARY KEY (partition, key)) WITHOUT ROWID;"
+    " CREATE INDEX IF NOT EXISTS ends ON rows (finished) WHERE finished IS NOT NULL",
 )
-_UNAVAILABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR")
+
+
+class RowStore(Protocol):
+    """
+    Rows by partition and key.
+
+    Every method raises StoreUnavailable if a retry may succeed, and StoreRefused if it cannot.
+    """
+
+    @property
+    def name(self) -> str:
+        """The store's name in errors; contains no secret."""
+
+    def open(self) -> None:
+        """Create the table if it does not exist."""
+
+    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and all rows whose property Open is 1."""
+
+    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+        """Write all (at most 100) or none, and return their new versions; raises Conflict."""
+
+    def forget(self, before: datetime, partitions: str = "") -> int:
+        """
+        Delete rows that have a property Finished earlier than *before*; return their number.
+
+        Only partitions whose name starts with *partitions* are searched.
+        """
+
+    def close(self) -> None:
+        """Close connections."""
 
 
 class SqliteStore:
     """A store of rows in the file *path*; any number of threads and processes of one machine may have it open."""
 
-    def __init__(self, path: Path | str) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
         self._opened: Database | None = None
         self._opening = threading.Lock()
 
     @property
     def name(self) -> str:
         """The file's path."""
-        return str(self._path)
+        return self._path
 
     def open(self) -> None:
         """Create the table if it does not exist."""
@@ -50,9 +80,9 @@ class SqliteStore:
         """Write all or none, and return their new versions; raises Conflict."""
         return in_thread(self._write_all, partition, writes)
 
-    def forget(self, before: datetime) -> int:
-        """Delete rows that have a property Finished earlier than *before*; return their number."""
-        return in_thread(self._forget, before)
+    def forget(self, before: datetime, partitions: str = "") -> int:
+        """Delete rows of these partitions that have a property Finished earlier than *before*; return their number."""
+        return in_thread(self._forget, before, partitions)
 
     def close(self) -> None:
         """Let go of connections."""
@@ -61,21 +91,22 @@ class SqliteStore:
     def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
         marks = ",".join("?" * len(keys))
         query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
-        with self._translated(), self._database().reading() as connection:
+        with self._database().reading() as connection:
             found = connection.execute(query, (partition, *keys)).fetchall()
         try:
             return [Row(key, json.loads(properties), str(version)) for key, properties, version in found]
         except ValueError as error:
-            raise JournalMalformed(f"{self.name}: partition {partition} has a row that is not JSON") from error
+            raise UnusableFile(f"{self.name}: partition {partition} has a row that is not JSON") from error
 
     def _write_all(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
-        with self._translated(), self._database().transaction() as connection:
+        with self._database().transaction() as connection:
             return [self._write(connection, partition, write) for write in writes]
 
-    def _forget(self, before: datetime) -> int:
-        with self._translated(), self._database().transaction() as connection:
-            query = "DELETE FROM rows WHERE finished < ?"
-            return connection.execute(query, (before.astimezone(UTC).isoformat(),)).rowcount
+    def _forget(self, before: datetime, partitions: str) -> int:
+        with self._database().transaction() as connection:
+            query = "DELETE FROM rows WHERE finished < ? AND substr(partition, 1, ?) = ?"
+            values = (before.astimezone(UTC).isoformat(), len(partitions), partitions)
+            return connection.execute(query, values).rowcount
 
     def _close(self) -> None:
         with self._opening:
@@ -105,20 +136,7 @@ class SqliteStore:
         return str(version)
 
     def _database(self) -> Database:
-        with self._opening, self._translated():
+        with self._opening:
             if self._opened is None:
                 self._opened = Database(self._path, _KIND)
             return self._opened
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Raise what this part raises instead of what the file's does."""
-        try:
-            yield
-        except UnusableFile as error:
-            raise JournalRefused(str(error)) from error
-        except StoreUnavailable as error:
-            name = getattr(error.__cause__, "sqlite_errorname", None) or ""
-            if name.startswith(_UNAVAILABLE):
-                raise JournalUnavailable(f"{self.name}: SQLite says {name}") from error
-            raise JournalRefused(f"{error}, expected a journal of this package or no file") from error

@@ -1,4 +1,4 @@
-"""The rows of a journal as entities of a table, and what the answers of a table mean."""
+"""Rows as entities of a table, and what the answers of a table mean."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,8 @@ from azure.core.exceptions import (
     ServiceResponseError,
 )
 
-from busway_clients.errors import extra
-from busway_clients.sessions.errors import Conflict, JournalRefused, JournalUnavailable
-from busway_clients.sessions.rows import ANY, Row, Write
+from busway_clients.errors import Conflict, StoreRefused, StoreUnavailable, extra
+from busway_clients.rows import ANY, Row, Write
 
 with extra("tables"):
     from azure.data.tables import TableEntity, TableErrorCode
@@ -32,7 +31,7 @@ _OPTIONS: dict[str, Any] = {
     "connection_timeout": 5,
     "read_timeout": 10,
 }
-"""Short, as the consumer above goes on trying and must notice when its lease runs out."""
+"""Short, since callers retry, and a consumer must notice when its lease runs out."""
 IF_UNCHANGED: dict[str, Any] = {"match_condition": MatchConditions.IfNotModified}
 _CONFLICTS = (409, 412)
 _THROTTLED = (408, 429)
@@ -85,17 +84,17 @@ def translated(name: str, partition: str | None = None) -> Iterator[None]:
     try:
         yield
     except (ServiceRequestError, ServiceResponseError) as error:
-        raise JournalUnavailable(f"{place}: the store did not answer ({type(error).__name__})") from error
+        raise StoreUnavailable(f"{place}: the store did not answer ({type(error).__name__})") from error
     except ClientAuthenticationError as error:
-        raise JournalRefused(f"{place}: the store refuses these credentials, expected table rights") from error
+        raise StoreRefused(f"{place}: the store refuses these credentials, expected table rights") from error
     except HttpResponseError as error:
         status = error.status_code or 0
         if status in _CONFLICTS or getattr(error, "error_code", None) == TableErrorCode.RESOURCE_NOT_FOUND:
             raise Conflict(f"{place}: a row is not as it was expected") from error
         if status in _THROTTLED or status >= _SERVER:
-            raise JournalUnavailable(f"{place}: the store answers {status}") from error
+            raise StoreUnavailable(f"{place}: the store answers {status}") from error
         text = f"{place}: the store answers {status} ({getattr(error, 'error_code', None)})"
         expected = "the table to be there" if status == _GONE else "a request that it takes"
-        raise JournalRefused(f"{text}, expected {expected}") from error
+        raise StoreRefused(f"{text}, expected {expected}") from error
     except AzureError as error:
-        raise JournalUnavailable(f"{place}: {type(error).__name__}") from error
+        raise StoreUnavailable(f"{place}: {type(error).__name__}") from error
