@@ -1,33 +1,42 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
-"""A receiver over several namespaces that gives each message to the application once."""
+"""
+A receiver over several namespaces that gives each message to the application once.
 
+1. It claims the message in the store. Of several copies, from any namespaces, one is claimed at a time.
+2. The application processes it.
+3. The store records the success, and only then the message is completed. After a crash before the record, the message
+   is processed again; after a later crash, the next delivery is completed without processing.
+4. If the application fails, the claim is released and the message is abandoned: another copy or delivery is processed.
+"""
+
+import logging
+import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from azure.core.exceptions import AzureError
-from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 
-from busway_clients._sync.deduplication import LOGGER, Application, Deduplication, Pause, renewed
-from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, is_set_within
-from busway_clients.errors import StoreUnavailable, WrongUse
-from busway_clients.receivers.messages import (
-    PATIENCE,
-    Handled,
-    Identity,
-    SdkReceiver,
-    Watermark,
-    WithoutIdentity,
-    by_message_id,
-)
-from busway_clients.receivers.run import OPEN_SECONDS, WAIT_SECONDS, ReceiveRun
-from busway_clients.receivers.stores.store import Store
+from busway_clients._sync.receive_run import WAIT_SECONDS, Application, ReceiveRun
+from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, in_thread
+from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
+from busway_clients.receivers.claim_renewer import ClaimRenewer
+from busway_clients.receivers.messages import PATIENCE, Handled, Identity, Watermark, WithoutIdentity, by_message_id
+from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
 from busway_clients.senders.error_kinds import condition_of, describe
 
+_LOGGER = logging.getLogger("busway_clients.receivers")
+OPEN_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
+_LONGEST_LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
+_RENEW_SECONDS = 15.0
 # Errors of configuration at the start. Later they may be temporary: an entity is recreated, or a namespace replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
 
@@ -48,7 +57,7 @@ class DeduplicatingReceiver:
 
     def __init__(
         self,
-        receivers: Mapping[str, SdkReceiver],
+        receivers: Mapping[str, ServiceBusReceiver],
         store: Store,
         *,
         identity: Identity = by_message_id,
@@ -63,15 +72,26 @@ class DeduplicatingReceiver:
         A message without an *identity* is processed without being remembered, or dead-lettered. Messages before the
         *watermark* are completed without processing.
         """
-        self._deduplication = Deduplication(
-            store, identity=identity, watermark=watermark, patience=patience, without_identity=without_identity
-        )
+        if without_identity not in ("process", "dead-letter"):
+            raise WrongUse(f"without_identity: is {without_identity!r}, expected 'process' or 'dead-letter'")
         if not receivers:
             raise WrongUse("receivers of a receiver: got none, expected at least one namespace")
         self._receivers = dict(receivers)
+        self._store = store
+        self._identity = identity
+        self._watermark = watermark
+        # Abandoning a copy uses up one of its deliveries, so wait until the claim of a dead process has expired.
+        self._patience = patience.total_seconds()
+        self._renewer = None
+        if isinstance(store, LeasedStore):
+            self._patience = max(self._patience, store.lease.total_seconds() + _LONGEST_LOOK_SECONDS)
+            self._renewer = ClaimRenewer(store)
+        self._without_identity = without_identity
+        self._open_seconds = open_seconds
         self._counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
         self._errors: dict[str, Exception | None] = dict.fromkeys(receivers)
-        self._open_seconds = open_seconds
+        # Claims that ended while the store was unavailable, and whether the application succeeded.
+        self._unreported: dict[str, tuple[Claim, bool]] = {}
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
@@ -83,18 +103,6 @@ class DeduplicatingReceiver:
         """Return the error that each namespace retries after, None while it receives."""
         return self._errors
 
-    def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
-        """
-        Handle one message that was received from the namespace *name*, for an application with its own receive loop.
-
-        Raises StoreUnavailable and leaves the message unsettled: call it again while the lock lasts.
-        """
-        if name not in self._receivers:
-            raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
-        handled = self._deduplication.handle(self._receivers[name], message, application)
-        self._counts[name][handled] += 1
-        return handled
-
     def run(self, application: Application, stop: Event, *, idle: float | None = None) -> None:
         """
         Receive until *stop* is set, or no message has arrived from any namespace for *idle* seconds.
@@ -103,91 +111,220 @@ class DeduplicatingReceiver:
         Exception ends the run. Raises WrongUse if an entity does not exist or requires a session that the receiver does
         not have.
         """
-        receive_run = ReceiveRun(self._errors, stop.is_set, idle, self._open_seconds)
-        tasks = {
-            name: SideTask(partial(self._receive, name, application, receive_run, stop), f"receive from {name}")
-            for name in self._receivers
-        }
+        run = ReceiveRun(application, self._receivers, stop, idle, self._open_seconds)
+        tasks = {name: SideTask(partial(self._receive, name, run), f"receive from {name}") for name in self._receivers}
         try:
-            while running := [
-                task for name, task in tasks.items() if not task.is_done and receive_run.is_waited_for(name)
-            ]:
+            while running := [task for name, task in tasks.items() if not task.is_done and run.is_waited_for(name)]:
                 running[0].wait(_LOOK_SECONDS)
             ended = [task for task in tasks.values() if task.is_done]
         finally:
-            receive_run.end()
+            run.end()
             for task in tasks.values():
                 task.abandon()
         for failure in [task.error for task in ended]:
             if failure is not None:
                 raise failure
 
-    def _receive(self, name: str, application: Application, receive_run: ReceiveRun, stop: Event) -> None:
+    def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
+        """
+        Handle one message that was received from the namespace *name*, for an application with its own receive loop.
+
+        Raises StoreUnavailable and leaves the message unsettled: call it again while the lock lasts.
+        """
+        if name not in self._receivers:
+            raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
+        return self._handle(name, message, ReceiveRun(application, {}, Event(), None, 0.0))
+
+    def _receive(self, name: str, run: ReceiveRun) -> None:
         """
         Receive from one namespace until the run is over; errors are retried.
 
         Raises WrongUse at the start for an entity that does not exist or does not allow this receiver.
         """
-        pause = partial(is_set_within, stop)
         receiver = self._receivers[name]
         pause_seconds, is_open, has_answered = _PAUSE_SECONDS, False, False
-        wait = WAIT_SECONDS if receive_run.idle is None else min(receive_run.idle, WAIT_SECONDS)
+        wait = WAIT_SECONDS if run.idle is None else min(run.idle, WAIT_SECONDS)
         try:
-            while not receive_run.is_over():
+            while not run.is_over():
                 try:
                     if not is_open:
                         # Separate from the first receive, whose wait may be shorter than opening takes.
                         entered(receiver)
                         is_open = True
-                        receive_run.note_answer(name)
+                        run.note_answer(name)
                         continue
                     messages = answer_of(receiver.receive_messages(max_message_count=1, max_wait_time=wait))
                 except (AzureError, OSError) as error:
-                    receive_run.note_answer(name)
+                    run.note_answer(name)
                     if not has_answered and condition_of(error) in _MISTAKES:
                         raise WrongUse(
                             f"the receiver of {name}: {describe(error)}, expected an existing entity, "
                             "and a session if the entity requires sessions"
                         ) from error
                     if self._errors[name] is None:
-                        LOGGER.warning("%s: receiving failed and is retried: %s", name, describe(error))
+                        _LOGGER.warning("%s: receiving failed and is retried: %s", name, describe(error))
                     self._errors[name] = error
-                    pause(pause_seconds if receive_run.idle is None else min(pause_seconds, receive_run.idle))
+                    run.pause(pause_seconds)
                     pause_seconds = min(pause_seconds * 2, _LONGEST_PAUSE_SECONDS)
                     continue
                 self._errors[name], pause_seconds, has_answered = None, _PAUSE_SECONDS, True
                 for message in messages:
-                    with receive_run.handling(name):
-                        self._handle_with_store(name, message, application, receive_run, pause)
+                    with run.handling(name):
+                        self._handle_with_store(name, message, run)
         except BaseException:
             # If one namespace fails, the others end too.
-            receive_run.end()
+            run.end()
             raise
 
-    def _handle_with_store(
-        self,
-        name: str,
-        message: ServiceBusReceivedMessage,
-        application: Application,
-        receive_run: ReceiveRun,
-        pause: Pause,
-    ) -> None:
+    def _handle_with_store(self, name: str, message: ServiceBusReceivedMessage, run: ReceiveRun) -> None:
         """Handle a message; while the store is unavailable, renew the lock, so that no delivery is used up."""
-        receiver = self._receivers[name]
         while True:
             try:
-                handled = self._deduplication.handle(
-                    receiver, message, application, is_over=receive_run.is_over, pause=pause
-                )
+                self._handle(name, message, run)
             except StoreUnavailable as error:
                 if self._errors[name] is None:
-                    LOGGER.warning("%s: waiting for the store: %s", name, error)
+                    _LOGGER.warning("%s: waiting for the store: %s", name, error)
                 self._errors[name] = error
-                if receive_run.is_over():
+                if run.is_over():
                     return
-                pause(_PAUSE_SECONDS)
-                renewed(receiver, message)
+                run.pause(_PAUSE_SECONDS)
+                _renew(self._receivers[name], message)
             else:
-                self._counts[name][handled] += 1
                 self._errors[name] = None
                 return
+
+    def _handle(self, name: str, message: ServiceBusReceivedMessage, run: ReceiveRun) -> Handled:
+        """
+        Process a message, or settle it without processing.
+
+        Raises StoreUnavailable and leaves the message unsettled. If it is handled again and the application had already
+        succeeded, the application is not called again.
+        """
+        settling: tuple[Any, ...]
+        receiver = self._receivers[name]
+        identity = self._identity(message)
+        if self._watermark is not None and self._watermark.is_behind(message):
+            handled, settling = Handled.BEHIND, (receiver.complete_message, message)
+        elif identity is None and self._without_identity == "dead-letter":
+            text = "the property that identifies a message is missing"
+            handled, settling = Handled.DEAD_LETTERED, (receiver.dead_letter_message, message, "NoIdentity", text)
+        elif identity is None:
+            handled, settling = self._process(receiver, message, run.application, None)
+        else:
+            claim = self._wait_for_claim(receiver, message, identity, run)
+            if claim is State.DONE:
+                handled, settling = Handled.DUPLICATE, (receiver.complete_message, message)
+            elif claim is State.BUSY:
+                handled, settling = Handled.BUSY, (receiver.abandon_message, message)
+            else:
+                with nullcontext() if self._renewer is None else self._renewer.keeping(claim):
+                    handled, settling = self._process(receiver, message, run.application, claim)
+        _settle(*settling)
+        self._counts[name][handled] += 1
+        return handled
+
+    def _process(
+        self,
+        receiver: ServiceBusReceiver,
+        message: ServiceBusReceivedMessage,
+        application: Application,
+        claim: Claim | None,
+    ) -> tuple[Handled, tuple[Any, ...]]:
+        """Give a message to the application, and return how to settle it."""
+        try:
+            answer_of(application(message))
+        except DeadLetter as poison:
+            self._report(claim, has_succeeded=False)
+            return Handled.DEAD_LETTERED, (receiver.dead_letter_message, message, poison.reason, poison.description)
+        except NotSynchronous:
+            self._let_go(claim)
+            raise
+        except Exception as error:  # noqa: BLE001 - after any error the message is delivered again
+            _LOGGER.warning(
+                "message %s: abandoned, the application raised %s", message.message_id, type(error).__name__
+            )
+            self._report(claim, has_succeeded=False)
+            return Handled.FAILED, (receiver.abandon_message, message)
+        except BaseException:
+            # Cancelled or interrupted: nothing can be awaited now.
+            self._let_go(claim)
+            raise
+        self._report(claim, has_succeeded=True)
+        return Handled.PROCESSED, (receiver.complete_message, message)
+
+    def _wait_for_claim(
+        self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, identity: str, run: ReceiveRun
+    ) -> Claim | State:
+        """Claim the message; while another receiver processes a copy, wait for the result."""
+        if identity in self._unreported:
+            claim, has_succeeded = self._unreported[identity]
+            self._report(claim, has_succeeded=has_succeeded)
+        started, pause_seconds = time.monotonic(), _LOOK_SECONDS
+        while True:
+            answer = self._request_claim(identity)
+            if answer is not State.BUSY or run.is_over() or time.monotonic() - started >= self._patience:
+                return answer
+            run.pause(pause_seconds)
+            pause_seconds = min(pause_seconds * 2, _LONGEST_LOOK_SECONDS)
+            _renew(receiver, message)
+
+    def _request_claim(self, identity: str) -> Claim | State:
+        """Claim a message in the store; a thread that answers after the caller was cancelled releases the claim."""
+        is_cancelled = threading.Event()
+        answers: list[Claim | State] = []
+
+        def request() -> None:
+            answers.append(self._store.claim(identity, time.time()))
+            if is_cancelled.is_set():
+                self._let_go(*answers)
+
+        try:
+            self._ask(request)
+        except BaseException:
+            is_cancelled.set()
+            self._let_go(*answers)
+            raise
+        return answers[0]
+
+    def _report(self, claim: Claim | None, *, has_succeeded: bool) -> None:
+        """Record or release a claim in the store; if that is unavailable, the next delivery of the message does it."""
+        if claim is None:
+            return
+        self._unreported[claim.identity] = (claim, has_succeeded)
+        try:
+            if has_succeeded:
+                self._ask(self._store.record, claim, time.time())
+            else:
+                self._ask(self._store.release, claim)
+        except ClaimLost as lost:
+            _LOGGER.warning("message %s: processed, but a copy may be too: %s", claim.identity, lost)
+        self._unreported.pop(claim.identity, None)
+
+    def _let_go(self, *claims: Claim | State | None) -> None:
+        """Release claims at once: they must not outlive the work."""
+        for claim in claims:
+            if isinstance(claim, Claim):
+                with suppress(StoreUnavailable):
+                    self._store.release(claim)
+
+    def _ask(self, act: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - a method of the store
+        return act(*arguments) if self._store.is_local else in_thread(act, *arguments)
+
+
+def _renew(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> None:
+    """Renew the lock on a message or its session if it ends soon; settling reports a lost lock."""
+    until = message.locked_until_utc if receiver.session is None else receiver.session.locked_until_utc
+    if until is None or until - datetime.now(UTC) > timedelta(seconds=_RENEW_SECONDS):
+        return
+    if receiver.session is None:
+        _settle(receiver.renew_message_lock, message)
+    else:
+        _settle(receiver.session.renew_lock)
+
+
+def _settle(act: Callable[..., Any], *arguments: Any) -> None:  # noqa: ANN401 - of a method of the SDK
+    """Settle a message; if that fails it is delivered again, and the store's record decides what happens to it."""
+    try:
+        answer_of(act(*arguments))
+    except (AzureError, OSError, ValueError) as error:
+        _LOGGER.warning("a message could not be settled and will be delivered again: %s", type(error).__name__)

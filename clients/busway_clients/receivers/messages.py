@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import MINYEAR, UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 from azure.servicebus import ServiceBusReceivedMessage
 
@@ -25,31 +25,6 @@ class Handled(Enum):
     FAILED = "abandoned, since the application failed"
     BUSY = "abandoned, since another receiver is still processing a copy"
     DEAD_LETTERED = "dead-lettered by the application, or since it has no identity"
-
-
-class SdkReceiver(Protocol):
-    """The methods used of the SDK's receiver, synchronous or asynchronous."""
-
-    @property
-    def session(self) -> Any:  # noqa: ANN401 - the SDK's type
-        """The locked session, None for an entity without sessions."""
-
-    def receive_messages(self, max_message_count: int | None = 1, max_wait_time: float | None = None) -> Any:  # noqa: ANN401 - the SDK's type
-        """Return messages, or an awaitable of them."""
-
-    def complete_message(self, message: ServiceBusReceivedMessage) -> Any:  # noqa: ANN401 - the SDK's type
-        """Complete a message."""
-
-    def abandon_message(self, message: ServiceBusReceivedMessage) -> Any:  # noqa: ANN401 - the SDK's type
-        """Abandon a message."""
-
-    def dead_letter_message(
-        self, message: ServiceBusReceivedMessage, reason: str | None = None, error_description: str | None = None
-    ) -> Any:  # noqa: ANN401 - the SDK's type
-        """Dead-letter a message."""
-
-    def renew_message_lock(self, message: ServiceBusReceivedMessage) -> Any:  # noqa: ANN401 - the SDK's type
-        """Renew the lock on a message."""
 
 
 Identity = Callable[[ServiceBusReceivedMessage], str | None]

@@ -1,45 +1,55 @@
 """How long a receiver runs: until it is stopped, or no message has come from any namespace for a while."""
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from busway_clients.concurrency.tasks import Event, is_set_within
 
 WAIT_SECONDS = 5.0
-OPEN_SECONDS = 10.0
-_END_SECONDS = 2 * WAIT_SECONDS
+
+Application = Callable[[ServiceBusReceivedMessage], Awaitable[object]]
 
 
 class ReceiveRun:
     """
     One run of a receiver over all its namespaces; it ends for all of them together.
 
-    Units:  idle in seconds, None for a run that only *is_stopped* ends; open_seconds is how long the run waits for a
+    Units:  idle in seconds, None for a run that only *stop* ends; open_seconds is how long the run waits for a
             namespace that has not answered yet.
     """
 
     def __init__(
         self,
-        names: Iterable[str],
-        is_stopped: Callable[[], bool],
+        application: Application,
+        names: Mapping[str, object],
+        stop: Event,
         idle: float | None,
-        open_seconds: float = OPEN_SECONDS,
+        open_seconds: float,
     ) -> None:
+        self.application = application
         self.idle = idle
-        self._is_stopped = is_stopped
+        self._stop = stop
         self._open_seconds = open_seconds
         self._opening = {*names}
         self._handling: set[str] = set()
-        self._started = self._since = monotonic()
+        self._started = self._since = time.monotonic()
         self._over_since: float | None = None
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the run is stopped."""
+        await is_set_within(self._stop, seconds if self.idle is None else min(seconds, self.idle))
 
     def end(self) -> None:
         """End the run, if it has not ended."""
         if self._over_since is None:
-            self._over_since = monotonic()
+            self._over_since = time.monotonic()
 
     def is_over(self) -> bool:
         """Return whether the run is over; messages in progress are still finished."""
-        if self._over_since is None and (self._is_stopped() or self._is_idle()):
+        if self._over_since is None and (self._stop.is_set() or self._is_idle()):
             self.end()
         return self._over_since is not None
 
@@ -47,7 +57,7 @@ class ReceiveRun:
         """Record that opening a namespace has succeeded or failed."""
         if name in self._opening:
             self._opening.discard(name)
-            self._since = monotonic()
+            self._since = time.monotonic()
 
     @contextmanager
     def handling(self, name: str) -> Iterator[None]:
@@ -56,7 +66,7 @@ class ReceiveRun:
         try:
             yield
         finally:
-            self._since = monotonic()
+            self._since = time.monotonic()
             self._handling.discard(name)
 
     def is_waited_for(self, name: str) -> bool:
@@ -69,12 +79,12 @@ class ReceiveRun:
         if not self.is_over() or name in self._handling:
             return True
         if name in self._opening:
-            return monotonic() - self._started < self._open_seconds
-        return monotonic() - (self._over_since or 0.0) < _END_SECONDS
+            return time.monotonic() - self._started < self._open_seconds
+        return time.monotonic() - (self._over_since or 0.0) < 2 * WAIT_SECONDS
 
     def _is_idle(self) -> bool:
         if self.idle is None or self._handling:
             return False
-        now = monotonic()
+        now = time.monotonic()
         is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
         return not is_opening and now - self._since >= self.idle

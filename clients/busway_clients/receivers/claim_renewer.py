@@ -1,59 +1,24 @@
-"""Claims in a store: a cancelled call releases its claim, and claims are renewed while the application works."""
+"""Renews claims in a store while the application works."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from busway_clients.errors import ClaimLost, StoreUnavailable
-from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
+from busway_clients.errors import ClaimLost
+from busway_clients.receivers.stores.store import Claim, LeasedStore
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 _RENEWALS = 4
 """How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
 
 
-class ClaimRequest:
-    """One request for a claim, made in a thread that continues if the caller is cancelled."""
-
-    def __init__(self, store: Store, identity: str, now: Callable[[], float]) -> None:
-        self._store = store
-        self._identity = identity
-        self._now = now
-        self._lock = threading.Lock()
-        self._answer: Claim | State | None = None
-        self._is_cancelled = False
-
-    def run(self) -> Claim | State:
-        """Request the claim from the store; release it if the caller no longer waits."""
-        answer = self._store.claim(self._identity, self._now())
-        with self._lock:
-            self._answer = answer
-            is_cancelled = self._is_cancelled
-        if is_cancelled:
-            self._release(answer)
-        return answer
-
-    def cancel(self) -> None:
-        """Stop waiting for the answer."""
-        with self._lock:
-            self._is_cancelled = True
-            answer = self._answer
-        self._release(answer)
-
-    def _release(self, answer: Claim | State | None) -> None:
-        if isinstance(answer, Claim):
-            with suppress(StoreUnavailable):
-                self._store.release(answer)
-
-
 class ClaimRenewer:
     """Renews the current claims in a thread, since the application may block its own threads and event loops."""
 
-    def __init__(self, store: LeasedStore, now: Callable[[], float]) -> None:
+    def __init__(self, store: LeasedStore) -> None:
         self._store = store
-        self._now = now
         self._seconds = store.lease.total_seconds() / _RENEWALS
         self._claims: set[Claim] = set()
         self._lock = threading.Lock()
@@ -86,7 +51,7 @@ class ClaimRenewer:
 
     def _renew(self, claim: Claim) -> None:
         try:
-            self._store.renew(claim, self._now())
+            self._store.renew(claim, time.time())
         except ClaimLost:
             # It was released or recorded in the meantime; if it has expired, recording it fails.
             with self._lock:

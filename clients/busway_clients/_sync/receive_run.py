@@ -1,0 +1,91 @@
+# Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
+"""How long a receiver runs: until it is stopped, or no message has come from any namespace for a while."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from busway_clients.concurrency.threads import Event, is_set_within
+
+WAIT_SECONDS = 5.0
+
+Application = Callable[[ServiceBusReceivedMessage], object]
+
+
+class ReceiveRun:
+    """
+    One run of a receiver over all its namespaces; it ends for all of them together.
+
+    Units:  idle in seconds, None for a run that only *stop* ends; open_seconds is how long the run waits for a
+            namespace that has not answered yet.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        names: Mapping[str, object],
+        stop: Event,
+        idle: float | None,
+        open_seconds: float,
+    ) -> None:
+        self.application = application
+        self.idle = idle
+        self._stop = stop
+        self._open_seconds = open_seconds
+        self._opening = {*names}
+        self._handling: set[str] = set()
+        self._started = self._since = time.monotonic()
+        self._over_since: float | None = None
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but no longer than until the run is stopped."""
+        is_set_within(self._stop, seconds if self.idle is None else min(seconds, self.idle))
+
+    def end(self) -> None:
+        """End the run, if it has not ended."""
+        if self._over_since is None:
+            self._over_since = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Return whether the run is over; messages in progress are still finished."""
+        if self._over_since is None and (self._stop.is_set() or self._is_idle()):
+            self.end()
+        return self._over_since is not None
+
+    def note_answer(self, name: str) -> None:
+        """Record that opening a namespace has succeeded or failed."""
+        if name in self._opening:
+            self._opening.discard(name)
+            self._since = time.monotonic()
+
+    @contextmanager
+    def handling(self, name: str) -> Iterator[None]:
+        """Record that a message is in progress while the context lasts."""
+        self._handling.add(name)
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+            self._handling.discard(name)
+
+    def is_waited_for(self, name: str) -> bool:
+        """
+        Return whether to wait for the receiver of a namespace to end.
+
+        A peer that never answers may block the SDK forever, so the wait for it is limited; the wait for an application
+        that processes a message is not.
+        """
+        if not self.is_over() or name in self._handling:
+            return True
+        if name in self._opening:
+            return time.monotonic() - self._started < self._open_seconds
+        return time.monotonic() - (self._over_since or 0.0) < 2 * WAIT_SECONDS
+
+    def _is_idle(self) -> bool:
+        if self.idle is None or self._handling:
+            return False
+        now = time.monotonic()
+        is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
+        return not is_opening and now - self._since >= self.idle
