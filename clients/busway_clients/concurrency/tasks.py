@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
@@ -39,6 +40,19 @@ async def wait_for_notification(condition: Condition, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await condition.wait()
+
+
+async def is_done_within(future: Future[Any], seconds: float) -> bool:
+    """Wait for *future*, of a thread, at most that long, and return whether it is done."""
+    loop, ended = asyncio.get_running_loop(), Event()
+
+    def end(_: object) -> None:
+        # The loop may have been closed in the meantime.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(ended.set)
+
+    future.add_done_callback(end)
+    return await is_set_within(ended, seconds)
 
 
 async def is_acquired_within(lock: Lock, seconds: float | None) -> bool:

@@ -4,6 +4,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from busway_clients.errors import NotSynchronous
@@ -48,6 +49,11 @@ def is_set_within(event: Event, seconds: float) -> bool:
 def wait_for_notification(condition: Condition, seconds: float) -> None:
     """Wait at most that long for a notification of *condition*, whose lock is held."""
     condition.wait(seconds)
+
+
+def is_done_within(future: Future[Any], seconds: float) -> bool:
+    """Wait for *future* at most that long, and return whether it is done."""
+    return bool(wait([future], seconds).done)
 
 
 def is_acquired_within(lock: threading.Lock, seconds: float | None) -> bool:

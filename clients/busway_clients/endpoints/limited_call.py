@@ -5,11 +5,9 @@ A name server, a share or a web server can keep a call waiting in ways that no s
 one address after the other, a file system that hangs. Here the call runs in a thread, and the caller stops waiting.
 """
 
-import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
@@ -30,44 +28,33 @@ class LimitedCall(Generic[Result]):
         self._lock = threading.Lock()
         self._running: Future[Result] | None = None
 
-    def result(self) -> Result:
-        """Return what the call returns or raises; raises TimeoutError after the limit."""
-        running = self._start()
-        wait([running], self._seconds)
-        return self._result_of(running)
+    @property
+    def is_running(self) -> bool:
+        """Whether a call has begun and not ended."""
+        return self._running is not None and not self._running.done()
 
-    async def result_async(self) -> Result:
-        """Return what the call returns or raises, like `result`."""
-        running, loop, ended = self._start(), asyncio.get_running_loop(), asyncio.Event()
-
-        def end(_: object) -> None:
-            # The loop may have been closed in the meantime.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(ended.set)
-
-        running.add_done_callback(end)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._seconds):
-                await ended.wait()
-        return self._result_of(running)
-
-    def _start(self) -> Future[Result]:
+    def start(self, is_needed: Callable[[], bool] = lambda: True) -> Future[Result] | None:
+        """Return the running call, or begin one; None if none runs and none *is_needed*."""
         with self._lock:
-            if self._running is None or self._running.done():
+            if not self.is_running:
+                if not is_needed():
+                    return None
                 running: Future[Result] = Future()
                 threading.Thread(target=self._run, args=(running,), name="busway-endpoint-source", daemon=True).start()
                 # Only now: a thread that could not be started would never end.
                 self._running = running
             return self._running
 
+    def result(self) -> Result:
+        """Return what the call returns or raises; raises TimeoutError after the limit."""
+        running = self.start()
+        if running is not None and wait([running], self._seconds).done:
+            return running.result()
+        self._give_up()
+        raise TimeoutError(f"no answer within {self._seconds:g} s")
+
     def _run(self, running: Future[Result]) -> None:
         try:
             running.set_result(self._act())
         except BaseException as error:  # noqa: BLE001 - raised in the caller
             running.set_exception(error)
-
-    def _result_of(self, running: Future[Result]) -> Result:
-        if running.done():
-            return running.result()
-        self._give_up()
-        raise TimeoutError(f"no answer within {self._seconds:g} s")

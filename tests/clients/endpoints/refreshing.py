@@ -10,6 +10,6 @@ def endpoints_after_refresh(watch: EndpointWatch) -> tuple[Endpoint, ...]:
     """Return the endpoints after the read that a call starts if the source is due."""
     watch.endpoints()
     for thread in threading.enumerate():
-        if thread.name == "busway-endpoints-refresh":
+        if thread.name == "busway-endpoint-source":
             thread.join(10)
     return watch.state.endpoints

@@ -1,26 +1,15 @@
 """A watch on the source of an endpoint: it keeps the last good answer, and calls back on changes."""
 
-import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 from typing import Protocol, Self
 
-from busway_clients.concurrency.tasks import Event, Lock, SideTask, is_set_within
+from busway_clients.concurrency.tasks import Event, SideTask, is_done_within, is_set_within
 from busway_clients.endpoints.cache import EndpointCache, EndpointChange, EndpointState
-from busway_clients.endpoints.endpoint import Answer, Endpoint, EndpointUnresolved, Source
-from busway_clients.endpoints.limited_call import LimitedCall
-
-_LOGGER = logging.getLogger("busway_clients.endpoints")
-
-_MIN_REFRESH_SECONDS = 1.0
-"""How long one refresh serves all callers: during an outage every sender of an application requests one."""
-
-_READ_SECONDS = 60.0
-"""How long any source may take; those of this package have shorter limits, one of the application may have none."""
+from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Source
+from busway_clients.endpoints.source_reader import READ_SECONDS, SourceReader
 
 _DUE_SECONDS = 0.05
 """How long a caller with an endpoint waits for a source that is due: for a file, hardly ever for a name server."""
@@ -64,19 +53,9 @@ class EndpointWatch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch *source*. Callbacks run one at a time and may use the watch; their exceptions are logged."""
-        self._reading = LimitedCall(partial(_read_source, source), _READ_SECONDS)
-        self._on_change = on_change
-        self._on_error = on_error
         self._cache = EndpointCache() if cache is None else cache
         self._monotonic = monotonic
-        self._lock = Lock()
-        self._read_at: float | None = None
-        self._events: deque[tuple[Callable[..., None] | None, object]] = deque()
-        self._calling_back = threading.Lock()
-        self._starting = threading.Lock()
-        self._refreshing: SideTask[None] | None = None
-        self._refreshed = Event()
-        self._refreshed.set()
+        self._reader = SourceReader(source, on_change, on_error, self._cache, monotonic)
         self._background: SideTask[None] | None = None
         self._ended = Event()
 
@@ -87,20 +66,14 @@ class EndpointWatch:
 
     async def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
-        if self._due_in() <= 0:
-            if not self._cache.endpoints:
-                await self._refresh(self._is_due)
-            elif not self._lock.locked():
-                await self._refresh_beside(_DUE_SECONDS)
-        return self._known()
+        if self._reader.is_due() and not (self._reader.is_reading and self._cache.endpoints):
+            await self._wait(self._reader.start(self._reader.is_due), _DUE_SECONDS)
+        return self._reader.known()
 
     async def consult(self) -> tuple[Endpoint, ...]:
         """Read the source now and wait two seconds for it, unless it was read within the last second."""
-        if self._cache.endpoints:
-            await self._refresh_beside(_CONSULT_SECONDS)
-        else:
-            await self._refresh(self._is_not_recent)
-        return self._known()
+        await self._wait(self._reader.start(self._reader.is_not_recent), _CONSULT_SECONDS)
+        return self._reader.known()
 
     async def __aenter__(self) -> Self:
         """Start to read the source in the background."""
@@ -109,115 +82,18 @@ class EndpointWatch:
         self._background = SideTask(partial(self._run, self._ended), "busway-endpoints")
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Stop reading in the background, and wait a second for a query that has begun."""
         self._ended.set()
-        for task in (self._background, self._refreshing):
-            if task is not None and not await task.wait(_EXIT_SECONDS):
-                await task.abandon()
+        if self._background is not None and not await self._background.wait(_EXIT_SECONDS):
+            await self._background.abandon()
 
     async def _run(self, ended: Event) -> None:
-        while not await is_set_within(ended, self._due_in()):
-            await self._refresh(self._is_due)
+        while not await is_set_within(ended, self._reader.due_in()):
+            await self._wait(self._reader.start(self._reader.is_due), READ_SECONDS)
 
-    def _due_in(self) -> float:
-        return self._cache.due_in(self._monotonic())
-
-    def _is_due(self) -> bool:
-        return self._due_in() <= 0
-
-    def _is_not_recent(self) -> bool:
-        return self._read_at is None or self._monotonic() - self._read_at >= _MIN_REFRESH_SECONDS
-
-    async def _refresh_beside(self, seconds: float) -> None:
-        with self._starting:
-            if self._refreshed.is_set():
-                refreshed = Event()
-                act = partial(self._refresh, self._is_not_recent, refreshed)
-                try:
-                    self._refreshing = SideTask(act, "busway-endpoints-refresh")
-                except RuntimeError as error:
-                    # The process has too many threads, or ends: the known endpoints are still good.
-                    _LOGGER.warning("the endpoint source is not read now: %s", error)
-                    return
-                self._refreshed = refreshed
-            refreshed = self._refreshed
-        await is_set_within(refreshed, seconds)
-
-    async def _refresh(self, must_read: Callable[[], bool], refreshed: Event | None = None) -> None:
-        """Read the source if it must still be read once earlier reads have ended, and call back."""
-        try:
-            async with self._lock:
-                if must_read():
-                    await self._read()
-        finally:
-            # Nobody waits for callbacks, which may use the watch themselves.
-            if refreshed is not None:
-                refreshed.set()
-        self._call_back()
-
-    async def _read(self) -> None:
-        self._read_at = self._monotonic()
-        try:
-            answer = await self._reading.result_async()
-            change = self._cache.update(answer, self._monotonic())
-        except (TimeoutError, RuntimeError) as error:
-            # RuntimeError: the process cannot start another thread.
-            self._note_failure(EndpointUnresolved(f"the source cannot be read: {error}"))
-        except EndpointUnresolved as error:
-            self._note_failure(error)
-        else:
-            if change is not None:
-                _log_change(change)
-                self._events.append((self._on_change, change))
-
-    def _known(self) -> tuple[Endpoint, ...]:
-        if not self._cache.endpoints:
-            raise self._cache.error or EndpointUnresolved("the source has not been read yet")
-        return self._cache.endpoints
-
-    def _note_failure(self, error: EndpointUnresolved) -> None:
-        """Keep the error in the state, and log it if it is not the same as before."""
-        is_new = str(self._cache.error) != str(error)
-        self._cache.failed(error, self._monotonic())
-        if is_new:
-            kept = ", ".join(map(str, self._cache.endpoints)) or "none"
-            _LOGGER.error("the endpoint source cannot be read, endpoints in use: %s: %s", kept, error)
-        self._events.append((self._on_error, error))
-
-    def _call_back(self) -> None:
-        """Call the callbacks for new events in order; no thread waits for callbacks that another thread calls."""
-        while self._events and self._calling_back.acquire(blocking=False):
-            try:
-                while self._events:
-                    _call(*self._events.popleft())
-            finally:
-                self._calling_back.release()
-
-
-def _read_source(source: Source) -> Answer:
-    try:
-        return source.read()
-    except EndpointUnresolved:
-        raise
-    except Exception as error:  # the application may pass any source; the watch keeps its endpoints
-        raise EndpointUnresolved(f"{type(source).__name__} failed, {type(error).__name__}: {error}") from error
-
-
-def _log_change(change: EndpointChange) -> None:
-    # The first endpoint is not a change that an operator must look at.
-    level = logging.WARNING if change.before else logging.INFO
-    before = ", ".join(map(str, change.before)) or "none"
-    after = ", ".join(map(str, change.after))
-    _LOGGER.log(level, "the endpoint changed from %s to %s (%s)", before, after, change.site)
-
-
-def _call(callback: Callable[..., None] | None, event: object) -> None:
-    if callback is None:
-        return
-    try:
-        callback(event)
-    except Exception:
-        _LOGGER.exception("a callback of the endpoint watch failed")
+    async def _wait(self, reading: Future[None] | None, seconds: float) -> None:
+        """Wait for a read, longer while no endpoint is known, and call back."""
+        if reading is not None:
+            await is_done_within(reading, seconds if self._cache.endpoints else READ_SECONDS)
+        self._reader.call_back()
