@@ -61,9 +61,9 @@ class UrlSource:
         self._where = _plain(url)
         self._timeout = timeout_seconds
         self._reader = DocumentReader(role, self._where, public_keys, domains, serials=serials, now=now)
-        self._connections = SeverableConnections()
-        self._opener = urllib.request.build_opener(_NoRedirects, *self._connections.handlers)
-        self._request = LimitedCall(self._fetch, timeout_seconds, self._connections.sever)
+        self._connection = _Severable()
+        self._opener = urllib.request.build_opener(_NoRedirects, self._connection)
+        self._request = LimitedCall(self._fetch, timeout_seconds, self._connection.sever)
         self._etag: str | None = None
         self._content = b""
 
@@ -90,7 +90,7 @@ class UrlSource:
             request.add_header("If-None-Match", etag)
         try:
             with (
-                contextlib.closing(self._connections),
+                contextlib.closing(self._connection),
                 self._opener.open(request, timeout=self._timeout) as response,
             ):
                 return _Response(self._read_whole(response), response.headers.get("ETag"))
@@ -134,78 +134,46 @@ def _plain(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-class SeverableConnections:
-    """The connections of one opener of urllib, one request at a time."""
+class _Severable(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections for one request at a time, and can sever the current one."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._present: http.client.HTTPConnection | None = None
-        self._copy: socket.socket | None = None
-        self.handlers = (_HttpHandler(self), _HttpsHandler(self))
-
-    def sever(self) -> None:
-        """Close the current connection, so that a read from it fails at once."""
-        with self._lock:
-            connected = None if self._present is None else self._present.sock
-            for each in (self._copy, connected):
-                if each is not None:
-                    # It may have ended by itself.
-                    with contextlib.suppress(OSError):
-                        each.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Forget the present connection."""
-        with self._lock:
-            if self._copy is not None:
-                self._copy.close()
-            self._present, self._copy = None, None
-
-    def opening(self, connection: http.client.HTTPConnection) -> None:
-        """Record a new connection; its socket exists before a proxy has answered."""
-        with self._lock:
-            self._present = connection
-
-    def connected(self, sock: socket.socket) -> None:
-        """Record the socket of a connection, because TLS and urllib detach it later."""
-        with self._lock:
-            self._copy = sock.dup()
-
-
-class _Plain(http.client.HTTPConnection):
-    connected: Callable[[socket.socket], None]
-
-    def connect(self) -> None:
-        super().connect()
-        self.connected(self.sock)
-
-
-class _Tls(http.client.HTTPSConnection, _Plain):
-    """Runs the connect of `_Plain` before the handshake."""
-
-
-class _HttpHandler(urllib.request.HTTPHandler):
-    def __init__(self, connections: SeverableConnections) -> None:
         super().__init__()
-        self._connections = connections
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_opened(self._connections, _Plain), req)
-
-
-class _HttpsHandler(urllib.request.HTTPSHandler):
-    def __init__(self, connections: SeverableConnections) -> None:
-        super().__init__()
-        self._connections = connections
+        return self.do_open(self._noting(http.client.HTTPConnection), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_opened(self._connections, _Tls), req)
+        return self.do_open(self._noting(http.client.HTTPSConnection), req)
 
+    def sever(self) -> None:
+        """End the current connection, so that a read from it fails at once."""
+        # It may have ended by itself.
+        with self._lock, contextlib.suppress(OSError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
 
-def _opened(connections: SeverableConnections, kind: type[_Plain]) -> Any:  # noqa: ANN401 - as urllib types it
-    def open_connection(host: str, **options: Any) -> http.client.HTTPConnection:  # noqa: ANN401 - urllib's
-        connection = kind(host, **options)
-        connection.connected = connections.connected
-        connections.opening(connection)
-        return connection
+    def close(self) -> None:
+        """Forget the current connection."""
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+            self._socket = None
 
-    return open_connection
+    def _noting(self, kind: type[http.client.HTTPConnection]) -> Any:  # noqa: ANN401 - as urllib types it
+        def connected(*arguments: Any) -> socket.socket:  # noqa: ANN401 - of create_connection
+            opened = socket.create_connection(*arguments)
+            with self._lock:
+                # A copy, because TLS and urllib detach the socket later.
+                self._socket = opened.dup()
+            return opened
+
+        def new_connection(host: str, **options: Any) -> http.client.HTTPConnection:  # noqa: ANN401 - urllib's
+            connection = kind(host, **options)
+            # Where the socket exists before a proxy has answered, and before TLS.
+            connection._create_connection = connected  # type: ignore[attr-defined]  # noqa: SLF001 - no public place
+            return connection
+
+        return new_connection

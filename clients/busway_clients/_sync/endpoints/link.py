@@ -9,22 +9,25 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from azure.servicebus import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+
 from busway_clients._sync.closing import Closing
 from busway_clients._sync.endpoints.watch import Watched
-from busway_clients.concurrency.threads import Lock, SideTask, answer_of
+from busway_clients.concurrency.threads import Condition, Lock, SideTask, answer_of
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.messages import HandedOut
-from busway_clients.endpoints.switching import Switching
+from busway_clients.endpoints.switching import HandedOut, Switching
 from busway_clients.senders.error_kinds import describe
 
 LOGGER = logging.getLogger("busway_clients.endpoints")
 
+DRAIN_SECONDS = 30.0
 OPEN_SECONDS = 20.0
 RETRY_SECONDS = 5.0
 BESIDE_SECONDS = 1.0
 """How long a caller with a working link waits for the next one before it continues with its own."""
 
 Opened = TypeVar("Opened")
+Sdk = TypeVar("Sdk", ServiceBusSender, ServiceBusReceiver)
 
 
 @dataclass(frozen=True)
@@ -107,28 +110,36 @@ class LinkOpener(Generic[Opened]):
             opening.abandon()
 
 
-class FollowingClient(Closing):
+class FollowingClient(Closing, Generic[Sdk]):
     """A client with a link to the namespace that a watch names; it makes one call at a time."""
 
     def __init__(
         self,
         watch: Watched,
-        connect: Callable[[Endpoint], Any],
-        open_sdk: Callable[[Any], Any],
+        connect: Callable[[Endpoint], ServiceBusClient],
+        open_link: Callable[[ServiceBusClient], Sdk],
         *,
-        drain_seconds: float,
-        open_seconds: float,
-        retry_seconds: float,
-        monotonic: Callable[[], float],
+        drain_seconds: float = DRAIN_SECONDS,
+        open_seconds: float = OPEN_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """
+        Follow *watch*; *connect* returns a client of an endpoint, and *open_link* a sender or receiver of that client.
+
+        A received message that is not settled within *drain_seconds* of the change, or before its lock ends, is
+        delivered again by its namespace. An endpoint that *connect* rejects, or that does not open within
+        *open_seconds*, is logged and not retried for *retry_seconds*; the client keeps its current link.
+        """
         self._watch = watch
         self._connect = connect
-        self._open_sdk = open_sdk
+        self._open_link: Callable[[ServiceBusClient], Sdk] = open_link
         self._switching = Switching(drain_seconds, retry_seconds)
         self._opener = LinkOpener(self._open, _close, open_seconds)
         self._monotonic = monotonic
         self._link: Link | None = None
         self._turn = Lock()
+        self._settled = Condition()
 
     @property
     def endpoint(self) -> Endpoint | None:
@@ -141,15 +152,6 @@ class FollowingClient(Closing):
             self._switching.current = None
             self._opener.abandon()
             self._replace(None)
-
-    def _wanted(self) -> tuple[Endpoint, ...]:
-        endpoints: tuple[Endpoint, ...] = answer_of(self._watch.endpoints())
-        return endpoints
-
-    def _consulted(self) -> tuple[Endpoint, ...]:
-        """Let the watch read its source now, and return the endpoints."""
-        endpoints: tuple[Endpoint, ...] = answer_of(self._watch.consult())
-        return endpoints
 
     def _first(
         self,
@@ -167,7 +169,7 @@ class FollowingClient(Closing):
         except Exception as error:
             if self._link is not None or not is_outage(error):
                 raise
-            others = self._consulted()
+            others = answer_of(self._watch.consult())
             if others[0].namespace == wanted[0].namespace:
                 raise
             LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
@@ -201,7 +203,7 @@ class FollowingClient(Closing):
     def _open(self, endpoint: Endpoint) -> Link:
         with ExitStack() as stack:
             client = stack.enter_context(self._connect(endpoint))
-            sdk = stack.enter_context(self._open_sdk(client))
+            sdk = stack.enter_context(self._open_link(client))
             return Link(endpoint, sdk, stack.pop_all().close)
 
     def _replace(self, following: Link | None) -> None:

@@ -1,16 +1,14 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """A sender that sends to the namespace that a watch names."""
 
-import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusMessageBatch, ServiceBusSender
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients._sync.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, FollowingClient, Link
-from busway_clients._sync.endpoints.watch import Watched
+from busway_clients._sync.endpoints.link import LOGGER, FollowingClient, Link
 from busway_clients.concurrency.threads import answer_of
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
@@ -26,7 +24,7 @@ Sendable = (
 """What the SDK's senders accept."""
 
 
-class FollowingSender(FollowingClient):
+class FollowingSender(FollowingClient[ServiceBusSender]):
     """
     A ServiceBusSender that moves when the watch names another namespace; use it as a context manager.
 
@@ -34,32 +32,6 @@ class FollowingSender(FollowingClient):
     send waits one second for it and then uses the current link. If a send fails because the namespace seems
     unavailable, the sender reads the source immediately and retries if it names another namespace.
     """
-
-    def __init__(
-        self,
-        watch: Watched,
-        connect: Callable[[Endpoint], ServiceBusClient],
-        open_sender: Callable[[ServiceBusClient], ServiceBusSender],
-        *,
-        open_seconds: float = OPEN_SECONDS,
-        retry_seconds: float = RETRY_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """
-        Follow *watch*; *connect* returns a client of an endpoint, and *open_sender* a sender of that client.
-
-        An endpoint that *connect* rejects, or that does not open within *open_seconds*, is logged and not retried for
-        *retry_seconds*; the sender keeps its current link.
-        """
-        super().__init__(
-            watch,
-            connect,
-            open_sender,
-            drain_seconds=0.0,
-            open_seconds=open_seconds,
-            retry_seconds=retry_seconds,
-            monotonic=monotonic,
-        )
 
     def send_messages(self, message: Sendable, *, timeout: float | None = None) -> None:
         """
@@ -74,19 +46,19 @@ class FollowingSender(FollowingClient):
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
         with self._turn:
-            link = self._follow(self._wanted())
+            link = self._follow(answer_of(self._watch.endpoints()))
             batch: ServiceBusMessageBatch = answer_of(link.sdk.create_message_batch(max_size_in_bytes))
             return batch
 
     def _send(self, message: Sendable, timeout: float | None) -> None:
         """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
-        link = self._follow(self._wanted())
+        link = self._follow(answer_of(self._watch.endpoints()))
         try:
             answer_of(link.sdk.send_messages(message, timeout=timeout))
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            other = self._follow(self._consulted(), beside=False)
+            other = self._follow(answer_of(self._watch.consult()), beside=False)
             if other is link:
                 raise
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))

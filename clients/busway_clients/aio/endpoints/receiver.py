@@ -1,66 +1,33 @@
 """A receiver that receives from the namespace that a watch names."""
 
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
+from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from busway_clients.aio.endpoints.link import LOGGER, OPEN_SECONDS, RETRY_SECONDS, FollowingClient, Link
-from busway_clients.aio.endpoints.watch import Watched
-from busway_clients.concurrency.tasks import Condition, answer_of, wait_for_notification
+from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
+from busway_clients.concurrency.tasks import answer_of, wait_for_notification
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
 from busway_clients.senders.error_kinds import describe, is_unavailable
 
 LINK_CLOSED = "the message is already settled, or its link was closed and it will be delivered again"
 
-DRAIN_SECONDS = 30.0
 # How long to receive before checking whether the endpoint has changed.
 CHECK_SECONDS = 5.0
 # How long the SDK waits by default.
 WAIT_SECONDS = 60.0
 
 
-class FollowingReceiver(FollowingClient):
+class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
     """
     A ServiceBusReceiver that moves when the watch names another namespace; use it as a context manager.
 
     Before a move it receives nothing more, and waits until the received messages are settled at their namespace.
     Messages may be settled anywhere; `receive_messages` is called once at a time.
     """
-
-    def __init__(
-        self,
-        watch: Watched,
-        connect: Callable[[Endpoint], ServiceBusClient],
-        open_receiver: Callable[[ServiceBusClient], ServiceBusReceiver],
-        *,
-        drain_seconds: float = DRAIN_SECONDS,
-        open_seconds: float = OPEN_SECONDS,
-        retry_seconds: float = RETRY_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """
-        Follow *watch*; *connect* returns a client of an endpoint, and *open_receiver* a receiver of that client.
-
-        A message that is not settled within *drain_seconds* of the change, or before its lock ends, is delivered again
-        by its namespace. An endpoint that does not open within *open_seconds* is not retried for *retry_seconds*; the
-        receiver keeps its current link.
-        """
-        super().__init__(
-            watch,
-            connect,
-            open_receiver,
-            drain_seconds=drain_seconds,
-            open_seconds=open_seconds,
-            retry_seconds=retry_seconds,
-            monotonic=monotonic,
-        )
-        self._settled = Condition()
 
     @property
     def session(self) -> ServiceBusSession | None:
@@ -132,7 +99,7 @@ class FollowingReceiver(FollowingClient):
             self._settled.notify_all()
 
     async def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
-        wanted = await self._wanted()
+        wanted = await answer_of(self._watch.endpoints())
         while True:
             link = await self._follow(wanted, end)
             if link is None:
@@ -145,7 +112,7 @@ class FollowingReceiver(FollowingClient):
             except Exception as error:
                 if not _may_be_an_outage(error):
                     raise
-                wanted = await self._consulted()
+                wanted = await answer_of(self._watch.consult())
                 if wanted[0].namespace == link.endpoint.namespace:
                     raise
                 LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
@@ -155,7 +122,7 @@ class FollowingReceiver(FollowingClient):
             if messages or self._monotonic() >= end:
                 link.handed_out.add(messages)
                 return messages
-            wanted = await self._wanted()
+            wanted = await answer_of(self._watch.endpoints())
 
     async def _follow(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
         """Return the link to receive on, None if messages are still unsettled at *end*."""
