@@ -58,11 +58,11 @@ AWAITED: Any = Awaited()
 
 
 def active(_: Path) -> None:
-    ActiveSender({"west": Awaited(), "east": Awaited()}).send(ServiceBusMessage("x"))
+    ActiveSender({"west": AWAITED, "east": AWAITED}).send(ServiceBusMessage("x"))
 
 
 def passive(_: Path) -> None:
-    PassiveSender({"west": Awaited()}).send([ServiceBusMessage("x"), ServiceBusMessage("y")])
+    PassiveSender({"west": AWAITED}).send([ServiceBusMessage("x"), ServiceBusMessage("y")])
 
 
 def durable(path: Path) -> None:

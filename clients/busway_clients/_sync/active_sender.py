@@ -7,15 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
+from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients._sync.closing import Closing
-from busway_clients._sync.sender_link import GRACE_SECONDS, SenderLink, seconds_until
+from busway_clients._sync.sender_link import GRACE_SECONDS, SenderLink
 from busway_clients.concurrency.threads import SideTask
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, deadline_of, failed_delivery, invalid_timeout
+from busway_clients.senders.delivery import TIMEOUT, deadline_of, failed_delivery, prepare, seconds_until
 from busway_clients.senders.error_kinds import send_failed
-from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed, with_ids
+from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed
 from busway_clients.senders.outcome import Delivery, Outcome
 
 Success = Literal["any", "all"]
@@ -39,7 +40,7 @@ class ActiveSender(Closing):
 
     def __init__(
         self,
-        senders: Mapping[str, SdkSender],
+        senders: Mapping[str, ServiceBusSender],
         *,
         success: Success = "any",
         delay: timedelta = DELAY,
@@ -83,9 +84,7 @@ class ActiveSender(Closing):
         and the content. Nothing else of a message changes. *to* limits a retry to the namespaces that lack messages.
         Units: timeout in seconds. Raises SendFailed, which has the outcome; WrongUse before anything is sent.
         """
-        if timeout is not None and timeout <= 0:
-            raise invalid_timeout(timeout)
-        prepared = with_ids(messages, key, self.session_of)
+        prepared = prepare(messages, key, self.session_of, timeout)
         if not prepared or not (names := self._names(to)):
             return Outcome({})
         until = deadline_of(timeout)

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from busway_clients.concurrency.threads import Event, Lock, answer_of, in_thread, is_set_within
 from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
-from busway_clients.senders.delivery import TIMEOUT, ids_of, invalid_timeout
+from busway_clients.senders.delivery import TIMEOUT, ids_of, prepare
 from busway_clients.senders.error_kinds import describe, is_at_fault, is_outage
-from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, with_ids
+from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf
 from busway_clients.senders.outbox import Accepted, Drained, Outbox, Waiting
 from busway_clients.senders.outcome import Outcome
 
@@ -62,9 +62,7 @@ class DurableSender:
                  `unsent` the ids of messages that are neither sent nor kept, for a retry. StoreUnavailable and WrongUse
                  if nothing was sent.
         """
-        if timeout is not None and timeout <= 0:
-            raise invalid_timeout(timeout)
-        prepared = with_ids(messages, key, self._session_of)
+        prepared = prepare(messages, key, self._session_of, timeout)
         lanes = {message.lane for message in prepared if message.lane is not None}
         behind = (in_thread(self._outbox.lanes, lanes)) if len(self._outbox) else frozenset()
         direct = [message for message in prepared if message.lane not in behind]

@@ -5,15 +5,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from busway_clients._sync.role_client import REFRESH, RoleClient
 from busway_clients._sync.sender_link import SenderLink
-from busway_clients._sync.shared_roles import REFRESH, RoleClient, SharedRoles
 from busway_clients.concurrency.threads import is_acquired_within
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, SdkSender, deadline_of, failed_delivery, invalid_timeout
+from busway_clients.senders.delivery import TIMEOUT, deadline_of, failed_delivery, prepare
 from busway_clients.senders.error_kinds import is_unavailable, send_failed
-from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, with_ids
+from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf
 from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import RoleStore
 
@@ -30,7 +31,7 @@ class PassiveSender(RoleClient):
 
     def __init__(
         self,
-        senders: Mapping[str, SdkSender],
+        senders: Mapping[str, ServiceBusSender],
         *,
         roles: RoleStore | None = None,
         refresh: timedelta = REFRESH,
@@ -48,7 +49,7 @@ class PassiveSender(RoleClient):
             raise WrongUse("senders of a passive sender: got none, expected an active namespace and its backups")
         self.session_of = session_of
         self._links = {name: SenderLink(name, sender) for name, sender in senders.items()}
-        super().__init__(SharedRoles(tuple(senders), roles, refresh, monotonic=monotonic))
+        super().__init__([*senders], roles, refresh, monotonic)
 
     def send(
         self,
@@ -64,16 +65,14 @@ class PassiveSender(RoleClient):
         and the content. Units: timeout in seconds, for each namespace, and for waiting behind other sends. Raises
         SendFailed, which has the outcome; WrongUse if nothing was sent.
         """
-        if timeout is not None and timeout <= 0:
-            raise invalid_timeout(timeout)
-        prepared = with_ids(messages, key, self.session_of)
+        prepared = prepare(messages, key, self.session_of, timeout)
         if not prepared:
             return Outcome({})
         if not is_acquired_within(self._turn, timeout):
             error = OperationTimeoutError(message="Earlier sends did not end in time; this one was not started.")
-            raise _failed({self._roles.roles.active: failed_delivery(prepared, error)})
+            raise _failed({self._roles.active: failed_delivery(prepared, error)})
         try:
-            self._roles.refresh()
+            self._refresh()
             return self._send(prepared, timeout)
         finally:
             self._turn.release()
@@ -85,12 +84,12 @@ class PassiveSender(RoleClient):
     ) -> Outcome:
         """Send to the active namespace; if it is unavailable, send what it has not accepted to a backup."""
         deliveries: dict[str, Delivery] = {}
-        active = self._roles.roles.active
-        for name in self._roles.roles.order:
+        active = self._roles.active
+        for name in self._roles.order:
             delivery = deliveries[name] = self._links[name].send(messages, deadline_of(timeout))
             if delivery.error is None:
                 if name != active:
-                    self._roles.activate(name)
+                    self._swap(name)
                 return Outcome(deliveries)
             if name == active and not is_unavailable(delivery.error):
                 break

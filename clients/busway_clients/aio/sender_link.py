@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.concurrency.tasks import Lock, SideTask, answer_of, is_acquired_within
-from busway_clients.senders.delivery import SdkSender, failed_delivery, fits, ids_of, is_lost, joined, seconds_left
+from busway_clients.senders.delivery import failed_delivery, fits, ids_of, seconds_until
 from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
@@ -26,7 +27,7 @@ class SenderLink:
     a send that opens the link stops waiting, and sends fail immediately until the SDK returns.
     """
 
-    def __init__(self, name: str, sender: SdkSender) -> None:
+    def __init__(self, name: str, sender: ServiceBusSender) -> None:
         """Send to the namespace *name*."""
         self._sender = sender
         self._is_open = False
@@ -49,9 +50,10 @@ class SenderLink:
         try:
             was_open = self._is_open
             delivery = await self._deliver(messages, until)
-            if not was_open or not is_lost(delivery, until):
+            if not was_open or self._is_open or time.monotonic() >= until:
                 return delivery
-            return joined(delivery, await self._deliver(messages[len(delivery.accepted) :], until))
+            again = await self._deliver(messages[len(delivery.accepted) :], until)
+            return again._replace(accepted=delivery.accepted + again.accepted)
         finally:
             self._turn.release()
 
@@ -84,7 +86,7 @@ class SenderLink:
 
 
 async def deliver(
-    sender: SdkSender, messages: Sequence[OutgoingMessage], until: float, accepted: list[str]
+    sender: ServiceBusSender, messages: Sequence[OutgoingMessage], until: float, accepted: list[str]
 ) -> Delivery:
     """
     Send *messages* in order and stop at the first error, so that the accepted messages are always the first ones.
@@ -95,14 +97,18 @@ async def deliver(
     ids = ids_of(messages)
     try:
         for size, payload in await _batches(sender, messages):
-            await answer_of(sender.send_messages(payload, timeout=seconds_left(until)))
+            seconds = seconds_until(until)
+            if seconds == 0:
+                raise OperationTimeoutError(message="The timeout ended before the send started.")  # noqa: TRY301 - reported
+            sending: Any = sender.send_messages(payload, timeout=seconds)
+            await answer_of(sending)
             accepted += ids[len(accepted) : len(accepted) + size]
     except Exception as error:  # noqa: BLE001 - the outcome reports every error
         return failed_delivery(messages, error, len(accepted))
     return Delivery(ids)
 
 
-async def _batches(sender: SdkSender, messages: Sequence[OutgoingMessage]) -> Sequence[tuple[int, Any]]:
+async def _batches(sender: ServiceBusSender, messages: Sequence[OutgoingMessage]) -> Sequence[tuple[int, Any]]:
     """Return what to pass to the SDK, with the number of messages in each; one too large for a batch is sent alone."""
     if len(messages) == 1:
         return [(1, messages[0].message)]
@@ -124,8 +130,3 @@ async def _batches(sender: SdkSender, messages: Sequence[OutgoingMessage]) -> Se
     if batch is not None and len(batch):
         batches.append((len(batch), batch))
     return batches
-
-
-def seconds_until(until: float) -> float | None:
-    """Return the seconds until a deadline, at least 0; None if it is infinite."""
-    return None if until == float("inf") else max(0.0, until - time.monotonic())

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from busway_clients.aio.shared_roles import REFRESH, RoleClient, SharedRoles
+from busway_clients.aio.role_client import REFRESH, RoleClient
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
 from busway_clients.relay.connection import FAILED, PATIENCE, RelayConnection, Sockets
 from busway_clients.relay.endpoint import RelayEndpoint
@@ -44,7 +44,7 @@ class RelayClient(RoleClient):
         self._endpoints = dict(endpoints)
         order = [*endpoints]
         (choice or random.Random()).shuffle(order)
-        super().__init__(SharedRoles(order, roles, refresh))
+        super().__init__(order, roles, refresh)
         self._timeout = timeout.total_seconds()
         self._sockets = Sockets(keep_alive, timeout)
 
@@ -92,8 +92,8 @@ class RelayClient(RoleClient):
     async def _first(self, use: Callable[[str], Awaitable[Result]]) -> Result:
         """Return the result of the first endpoint that works, and make it the active one."""
         async with self._turn:
-            await self._roles.refresh()
-        roles = self._roles.roles
+            await self._refresh()
+        roles = self._roles
         errors: dict[str, RelayError] = {}
         for name in roles.order:
             try:
@@ -106,7 +106,7 @@ class RelayClient(RoleClient):
             try:
                 if name != roles.active:
                     async with self._turn:
-                        await self._roles.activate(name)
+                        await self._swap(name)
             except BaseException:
                 if isinstance(result, RelayConnection):
                     await result.close(FAILED)

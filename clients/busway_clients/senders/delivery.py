@@ -3,14 +3,14 @@
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError, ServiceBusError
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 
 from busway_clients.errors import ClientsError, Unencodable, WrongUse
-from busway_clients.senders.error_kinds import PROTOCOL_ERRORS, is_unavailable
-from busway_clients.senders.messages import OutgoingMessage, SdkMessage, copy_of
+from busway_clients.senders.error_kinds import PROTOCOL_ERRORS
+from busway_clients.senders.messages import Messages, OutgoingMessage, SdkMessage, SessionOf, copy_of, with_ids
 from busway_clients.senders.outcome import Delivery
 
 TIMEOUT = 60.0
@@ -19,30 +19,10 @@ _LARGEST = 100 * 1024**2
 _AMBIGUOUS = (*PROTOCOL_ERRORS, AttributeError)
 
 
-class SdkSender(Protocol):
-    """The methods used of the SDK's sender, synchronous or asynchronous, or of a replacement."""
-
-    def create_message_batch(self, max_size_in_bytes: int | None = None) -> Any:  # noqa: ANN401 - the SDK's type
-        """Return a batch, or an awaitable of it."""
-
-    def send_messages(self, message: Any, *, timeout: float | None = None) -> Any:  # noqa: ANN401 - the SDK's type
-        """Send, or return an awaitable that does."""
-
-
 def failed_delivery(messages: Sequence[OutgoingMessage], error: Exception, taken: int = 0) -> Delivery:
     """Return the result for messages of which only the first *taken* were accepted."""
     ids = ids_of(messages)
     return Delivery(ids[:taken], ids[taken:], _root_cause(error, messages))
-
-
-def is_lost(delivery: Delivery, until: float) -> bool:
-    """Return whether a link has failed and there is time left to reopen it."""
-    return delivery.error is not None and is_unavailable(delivery.error) and time.monotonic() < until
-
-
-def joined(first: Delivery, second: Delivery) -> Delivery:
-    """Return the result of two attempts, where *second* sent what *first* had not delivered."""
-    return second._replace(accepted=first.accepted + second.accepted)
 
 
 def ids_of(messages: Sequence[OutgoingMessage]) -> tuple[str, ...]:
@@ -50,28 +30,23 @@ def ids_of(messages: Sequence[OutgoingMessage]) -> tuple[str, ...]:
     return tuple([message.message_id for message in messages])
 
 
-def deadline_of(timeout: float | None, began: float | None = None) -> float:
-    """
-    Return the deadline of a send that started at *began*, by default now; infinity without a timeout.
-
-    Units: seconds of time.monotonic().
-    """
-    return math.inf if timeout is None else (time.monotonic() if began is None else began) + timeout
-
-
-def seconds_left(end: float) -> float | None:
-    """Return the seconds until the deadline *end*, None if it is infinite; raises OperationTimeoutError after it."""
-    if end == math.inf:
-        return None
-    remaining = end - time.monotonic()
-    if remaining <= 0:
-        raise OperationTimeoutError(message="The timeout ended before the send started.")
-    return remaining
+def prepare(
+    messages: Messages, key: str | None, session_of: SessionOf | None, timeout: float | None
+) -> list[OutgoingMessage]:
+    """Return the messages of a send with ids; raises WrongUse, also for a timeout that is not positive."""
+    if timeout is not None and timeout <= 0:
+        raise WrongUse(f"timeout of a send: got {timeout} s, expected more than 0, or None")
+    return with_ids(messages, key, session_of)
 
 
-def invalid_timeout(timeout: float) -> WrongUse:
-    """Return the error for a timeout that is not positive."""
-    return WrongUse(f"timeout of a send: got {timeout} s, expected more than 0, or None")
+def deadline_of(timeout: float | None) -> float:
+    """Return the deadline of a send that starts now, infinity without a timeout. Units: seconds of time.monotonic()."""
+    return math.inf if timeout is None else time.monotonic() + timeout
+
+
+def seconds_until(deadline: float) -> float | None:
+    """Return the seconds until a deadline, at least 0; None if it is infinite."""
+    return None if deadline == math.inf else max(0.0, deadline - time.monotonic())
 
 
 def encode(message: SdkMessage) -> None:

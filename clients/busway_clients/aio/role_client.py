@@ -1,4 +1,4 @@
-"""The last known roles of namespaces, and their store, which processes share."""
+"""What the clients have in common that use one of several namespaces: its roles, and a store that processes share."""
 
 import logging
 import time
@@ -15,50 +15,60 @@ _LOGGER = logging.getLogger("busway_clients.senders.shared_roles")
 REFRESH = timedelta(seconds=5)
 
 
-class SharedRoles:
+class RoleClient(Closing):
     """
-    The roles of named namespaces or endpoints, of which one is active.
+    A client of named namespaces or endpoints, of which an application sees and sets the active one.
 
-    While the store is unavailable, the last known roles are used.
+    Its roles are those of a store; while that is unavailable, the last known ones are used.
     """
 
     def __init__(
         self,
         names: Sequence[str],
         store: RoleStore | None,
-        age: timedelta,
-        *,
+        refresh: timedelta,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start with the first name as the active one, unless the store has roles; read the store every *age*."""
+        """Start with the first name as the active one, unless the store has roles; read the store every *refresh*."""
         self._names = tuple(names)
         self._store = store or MemoryRoles()
-        self._age = age.total_seconds()
+        self._refresh_seconds = refresh.total_seconds()
         self._monotonic = monotonic
         self._roles = Roles(self._names, 0)
         self._read_at: float | None = None
         self._error: ClientsError | None = None
-
-    @property
-    def roles(self) -> Roles:
-        """Return the last known roles."""
-        return self._roles
+        # Keeps two calls from changing the roles at once.
+        self._turn = Lock()
 
     @property
     def state(self) -> RoleState:
         """Return the last known roles, and whether the store confirms them."""
         return RoleState(self._roles.active, self._roles.backups, self._error is None, self._error)
 
-    async def refresh(self) -> None:
+    async def activate(self, name: str) -> None:
+        """Make *name* active, for example after an outage; raises WrongUse for an unknown name."""
+        if name not in self._names:
+            raise WrongUse(f"name to activate: got {name!r}, expected one of {', '.join(self._names)}")
+        async with self._turn:
+            await self._read()
+            await self._swap(name)
+
+    async def look(self) -> RoleState:
+        """Read the shared roles now and return them."""
+        async with self._turn:
+            await self._read()
+            return self.state
+
+    async def _refresh(self) -> None:
         """Read the roles again if the last ones are too old."""
         if self._store.is_local:
             is_fresh = self._store.read() == self._roles
         else:
-            is_fresh = self._read_at is not None and self._monotonic() - self._read_at < self._age
+            is_fresh = self._read_at is not None and self._monotonic() - self._read_at < self._refresh_seconds
         if not is_fresh:
-            await self.look()
+            await self._read()
 
-    async def look(self) -> None:
+    async def _read(self) -> None:
         """Read the roles from the store; while it is unavailable, keep the last known ones."""
         try:
             stored = await self._call(self._store.read)
@@ -69,14 +79,7 @@ class SharedRoles:
             self._note_error(error)
         self._read_at = self._monotonic()
 
-    async def make_active(self, name: str) -> None:
-        """Read the roles, and make *name* the active one."""
-        if name not in self._names:
-            raise WrongUse(f"name to activate: got {name!r}, expected one of {', '.join(self._names)}")
-        await self.look()
-        await self.activate(name)
-
-    async def activate(self, name: str) -> None:
+    async def _swap(self, name: str) -> None:
         """Swap the roles of the active name and *name*, here and in the store; on a conflict the store wins."""
         before = self._roles
         if name == before.active:
@@ -102,28 +105,3 @@ class SharedRoles:
 
     async def _call(self, act: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - a method of the store
         return act(*arguments) if self._store.is_local else await in_thread(act, *arguments)
-
-
-class RoleClient(Closing):
-    """A client of which an application sees and sets which namespace or endpoint is active."""
-
-    def __init__(self, roles: SharedRoles) -> None:
-        """Start with the last known *roles*; the turn keeps two calls from changing them at once."""
-        self._roles = roles
-        self._turn = Lock()
-
-    @property
-    def state(self) -> RoleState:
-        """Return the last known roles."""
-        return self._roles.state
-
-    async def activate(self, name: str) -> None:
-        """Make *name* active, for example after an outage; raises WrongUse for an unknown name."""
-        async with self._turn:
-            await self._roles.make_active(name)
-
-    async def look(self) -> RoleState:
-        """Read the shared roles now and return them."""
-        async with self._turn:
-            await self._roles.look()
-            return self._roles.state
