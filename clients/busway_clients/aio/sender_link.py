@@ -29,7 +29,8 @@ class SenderLink:
 
     def __init__(self, name: str, sender: ServiceBusSender) -> None:
         """Send to the namespace *name*."""
-        self._sender = sender
+        # The types say what either kind returns, which is looked at.
+        self._sender: Any = sender
         self._is_open = False
         self._name = name
         self._turn = Lock()
@@ -86,7 +87,10 @@ class SenderLink:
 
 
 async def deliver(
-    sender: ServiceBusSender, messages: Sequence[OutgoingMessage], until: float, accepted: list[str]
+    sender: Any,  # noqa: ANN401 - the SDK's, of either kind
+    messages: Sequence[OutgoingMessage],
+    until: float,
+    accepted: list[str],
 ) -> Delivery:
     """
     Send *messages* in order and stop at the first error, so that the accepted messages are always the first ones.
@@ -100,15 +104,14 @@ async def deliver(
             seconds = seconds_until(until)
             if seconds == 0:
                 raise OperationTimeoutError(message="The timeout ended before the send started.")  # noqa: TRY301 - reported
-            sending: Any = sender.send_messages(payload, timeout=seconds)
-            await answer_of(sending)
+            await answer_of(sender.send_messages(payload, timeout=seconds))
             accepted += ids[len(accepted) : len(accepted) + size]
     except Exception as error:  # noqa: BLE001 - the outcome reports every error
         return failed_delivery(messages, error, len(accepted))
     return Delivery(ids)
 
 
-async def _batches(sender: ServiceBusSender, messages: Sequence[OutgoingMessage]) -> Sequence[tuple[int, Any]]:
+async def _batches(sender: Any, messages: Sequence[OutgoingMessage]) -> Sequence[tuple[int, Any]]:  # noqa: ANN401 - likewise
     """Return what to pass to the SDK, with the number of messages in each; one too large for a batch is sent alone."""
     if len(messages) == 1:
         return [(1, messages[0].message)]

@@ -10,8 +10,9 @@ subscription of a topic has its own numbers.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
+
+from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.sessions.entries import LONGEST_NUMBER, whole_number
 
@@ -22,21 +23,6 @@ COPY = "copy:"
 LONGEST_ID = 1024
 LONGEST_PATH = 256
 """In characters; an entry must fit into a property of a table, which holds 32,768."""
-
-
-class ReceivedMessage(Protocol):
-    """The properties of azure.servicebus.ServiceBusReceivedMessage that are read."""
-
-    @property
-    def message_id(self) -> str | None: ...  # noqa: D102 - the SDK's own
-    @property
-    def session_id(self) -> str | None: ...  # noqa: D102 - likewise
-    @property
-    def sequence_number(self) -> int | None: ...  # noqa: D102 - likewise
-    @property
-    def enqueued_time_utc(self) -> datetime | None: ...  # noqa: D102 - likewise
-    @property
-    def application_properties(self) -> Mapping[Any, Any] | None: ...  # noqa: D102 - likewise
 
 
 @dataclass(frozen=True)
@@ -64,7 +50,7 @@ def hops(properties: Mapping[str, Any], name: str) -> list[str]:
     return value.split(";") if isinstance(value, str) and value else []
 
 
-def arrival_of(message: ReceivedMessage, site: str, identity: str | None, number: str | None) -> Arrival:
+def arrival_of(message: ServiceBusReceivedMessage, site: str, identity: str | None, number: str | None) -> Arrival:
     """Return the identity and place of *message*, received at *site*."""
     properties = text_properties(message.application_properties)
     path = hops(properties, PATH)

@@ -14,10 +14,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any
+
+from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.rows import Row, Write
-from busway_clients.sessions.arrival import ENQUEUE_TIME, PATH, SEQUENCE, ReceivedMessage, hops, text_properties
+from busway_clients.sessions.arrival import ENQUEUE_TIME, PATH, SEQUENCE, hops, text_properties
 from busway_clients.sessions.entries import whole_number
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
 
@@ -25,19 +27,6 @@ _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STAMPS = "repl-"
 _CLOCKS_DIFFER = 300.0
 """How far the clocks of two namespaces may differ, in seconds: no copy arrives earlier than it was sent."""
-
-
-class ReceivedEvent(Protocol):
-    """The properties of azure.eventhub.EventData that are read."""
-
-    @property
-    def message_id(self) -> str | None: ...  # noqa: D102 - the SDK's own
-    @property
-    def sequence_number(self) -> int | None: ...  # noqa: D102 - likewise
-    @property
-    def enqueued_time(self) -> datetime | None: ...  # noqa: D102 - likewise
-    @property
-    def properties(self) -> Mapping[Any, Any]: ...  # noqa: D102 - likewise
 
 
 @dataclass(frozen=True)
@@ -70,58 +59,39 @@ class Seen:
         return view_name(self.origin, self.site, self.partition)
 
 
-def seen_message(message: ReceivedMessage, site: str) -> Seen:
+def seen_message(message: ServiceBusReceivedMessage, site: str) -> Seen:
     """Return a Service Bus message as a consumer at *site* sees it."""
-    return _seen(
-        message,
-        message.application_properties,
-        site,
-        "",
-        message_id=message.message_id,
-        number=message.sequence_number,
-        enqueued=message.enqueued_time_utc,
-    )
+    return _seen(message, text_properties(message.application_properties), site, "", message.enqueued_time_utc)
 
 
-def seen_event(event: ReceivedEvent, site: str, partition: str) -> Seen:
-    """Return an Event Hubs event as a consumer of *partition* at *site* sees it."""
-    return _seen(
-        event,
-        event.properties,
-        site,
-        partition,
-        message_id=event.message_id,
-        number=event.sequence_number,
-        enqueued=event.enqueued_time,
-    )
+def seen_event(event: Any, site: str, partition: str) -> Seen:  # noqa: ANN401 - of a package that is not required
+    """Return an azure.eventhub.EventData as a consumer of *partition* at *site* sees it."""
+    return _seen(event, text_properties(event.properties), site, partition, event.enqueued_time)
 
 
 def _seen(
-    message: ReceivedMessage | ReceivedEvent,
-    carried: Mapping[Any, Any] | None,
+    message: Any,  # noqa: ANN401 - of either service
+    properties: Mapping[str, Any],
     site: str,
     partition: str,
-    *,
-    message_id: str | None,
-    number: int | None,
     enqueued: datetime | None,
 ) -> Seen:
-    properties = text_properties(carried)
     path = hops(properties, PATH)
     arrived = None if enqueued is None else enqueued.timestamp()
     content = _digest(message, properties)
+    own = Seen(site, site, partition, message.message_id, message.sequence_number, arrived, content=content)
     # What names no other site is no copy, whatever its path says.
     if not path or path[0] == site or not _SITE.fullmatch(path[0]):
-        return Seen(site, site, partition, message_id, number, arrived, content=content)
+        return own
     numbers, times = hops(properties, SEQUENCE), hops(properties, ENQUEUE_TIME)
     first = whole_number(numbers[0]) if numbers else None
     sent = _time(times[0]) if times else None
     if sent is not None and arrived is not None and sent > arrived + _CLOCKS_DIFFER:
         sent = None
-    return Seen(path[0], site, partition, message_id, first, sent, number, arrived, content)
+    return replace(own, origin=path[0], number=first, enqueued=sent, read_number=own.number, read_enqueued=own.enqueued)
 
 
-def _digest(message: ReceivedMessage | ReceivedEvent, properties: Mapping[str, Any]) -> str:
+def _digest(message: Any, properties: Mapping[str, Any]) -> str:  # noqa: ANN401 - of either service
     """Return a digest of the body and of the properties, without those that Busway writes."""
     body = getattr(message, "body", None)
     if isinstance(body, Iterable) and not isinstance(body, str | bytes | Mapping):

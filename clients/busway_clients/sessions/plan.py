@@ -1,21 +1,88 @@
-"""Decides what a worker does next with a session, from the journal and the received messages; does no I/O."""
+"""Decides what a worker does next with a session, from the journal, the messages and what it remembers, without I/O."""
 
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from busway_clients.sessions import order
 from busway_clients.sessions.arrival import Arrival, age
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.worker_cache import MessageMemory, Try, WorkerCache
 
 _MOST_PASSED = 8
 """They share a transaction of 100 rows with the current messages; the rest is written by the next transaction."""
+
+
+Key = TypeVar("Key")
+Kept = TypeVar("Kept")
+
+_CAPACITY = 20_000
+
+
+class Try(NamedTuple):
+    """An attempt at a message, and whether an earlier one may have run."""
+
+    worker: str
+    attempt: int
+    may_have_run: bool
+
+
+@dataclass
+class MessageMemory:
+    """
+    What a worker remembers of a message; times are local and monotonic.
+
+    *seen*: when it was first received. *blocked_since*: since when it waits for an earlier one. *unrecorded*: the token
+    under which the application processed it while the store was unavailable. *uncounted*: the attempt that is recorded
+    as started but does not count.
+    """
+
+    seen: float
+    blocked_since: float | None = None
+    unrecorded: int | None = None
+    uncounted: Try | None = None
+
+
+class WorkerCache:
+    """The memory of a worker, of which the oldest is dropped when there is too much; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._leases: OrderedDict[str, tuple[int, int, float]] = OrderedDict()
+        self._messages: OrderedDict[tuple[str, str], MessageMemory] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def message(self, partition: str, message_id: str, now: float) -> MessageMemory:
+        """Return what is remembered of a message, which is seen *now* if nothing is."""
+        with self._lock:
+            return _kept(self._messages, (partition, message_id), lambda: MessageMemory(now))
+
+    def forget(self, partition: str, message_id: str) -> None:
+        """Forget a message that is settled."""
+        with self._lock:
+            self._messages.pop((partition, message_id), None)
+
+    def unchanged_seconds(self, partition: str, token: int, beat: int, now: float) -> float:
+        """Return for how long this worker has seen another worker's lease unchanged."""
+        with self._lock:
+            noted = _kept(self._leases, partition, lambda: (token, beat, now))
+            if noted[:2] != (token, beat):
+                noted = self._leases[partition] = (token, beat, now)
+            return now - noted[2]
+
+
+def _kept(memory: OrderedDict[Key, Kept], key: Key, create: Callable[[], Kept]) -> Kept:
+    if key not in memory:
+        memory[key] = create()
+        if len(memory) > _CAPACITY:
+            memory.popitem(last=False)
+    memory.move_to_end(key)
+    return memory[key]
 
 
 class Ending(Enum):

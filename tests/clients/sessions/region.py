@@ -14,9 +14,8 @@ from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LockLost
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.leases import MAX_FINAL
-from busway_clients.sessions.plan import Ending, Worker
+from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.worker_cache import WorkerCache
 
 SESSION = "shipment"
 PARTITION = session_partition(SESSION)

@@ -65,7 +65,9 @@ def test_messages_are_compared_by_origin_number_and_time() -> None:
     times = "2026-11-21T10:00:00.250Z;2026-11-21T10:00:05.000Z"
     copied = {b"repl-path": b"west;central", b"repl-sequence": b"17;4", b"repl-enqueue-time": times.encode()}
     now = datetime.now(UTC)
-    message = SimpleNamespace(message_id="a", sequence_number=3, enqueued_time_utc=now, application_properties=copied)
+    message: Any = SimpleNamespace(
+        message_id="a", sequence_number=3, enqueued_time_utc=now, application_properties=copied
+    )
     at = datetime(2026, 11, 21, 10, 0, 0, 250_000, UTC).timestamp()
 
     def seen() -> Seen:

@@ -8,8 +8,7 @@ import pytest
 from busway_clients.aio.sessions.session_work import renew
 from busway_clients.sessions.delivery import Fault
 from busway_clients.sessions.errors import JournalRefused
-from busway_clients.sessions.plan import Ending
-from busway_clients.sessions.worker_cache import WorkerCache
+from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.played_messages import NAMES
 from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
 

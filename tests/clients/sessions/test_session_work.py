@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from busway_clients.aio.sessions.session_work import renew
-from busway_clients.sessions.plan import Ending
-from busway_clients.sessions.worker_cache import WorkerCache
+from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
 

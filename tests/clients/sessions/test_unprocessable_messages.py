@@ -130,5 +130,5 @@ def test_message_without_identity_is_dead_lettered_and_does_not_block_its_sessio
 )
 def test_id_that_does_not_fit_into_a_journal_is_rejected(properties: Any, settings: Any, problem: str | None) -> None:
     settings = {"identity": None, "number": None, **settings}
-    message = Received(properties)
+    message: Any = Received(properties)
     assert arrival_of(message, "west", **settings).problem == problem

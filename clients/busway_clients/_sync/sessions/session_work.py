@@ -18,9 +18,8 @@ from busway_clients.sessions.delivery import LOG, Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.leases import HeldLease
-from busway_clients.sessions.plan import Ending, Plan, Worker
+from busway_clients.sessions.plan import Ending, Plan, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
-from busway_clients.sessions.worker_cache import WorkerCache
 
 Answer = TypeVar("Answer")
 

@@ -20,9 +20,8 @@ from busway_clients.concurrency.tasks import Event, SideTask, is_set_within
 from busway_clients.errors import ClientsError
 from busway_clients.sessions.delivery import LOG, Delivery, must_pause
 from busway_clients.sessions.entries import session_partition
-from busway_clients.sessions.plan import Ending, Worker
+from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings, Source, settings_for, unique_name
-from busway_clients.sessions.worker_cache import WorkerCache
 
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
