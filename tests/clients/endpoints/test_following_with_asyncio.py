@@ -5,7 +5,7 @@ import socket
 from typing import Any
 
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
 
@@ -13,7 +13,7 @@ from busway_broker.thread import RunningBroker
 from busway_clients.aio.endpoints.receiver import FollowingReceiver as AsyncReceiver
 from busway_clients.aio.endpoints.sender import FollowingSender as AsyncSender
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
-from tests.clients.endpoints.following import Register, endpoint, held, put
+from tests.clients.endpoints.following import Register, endpoint, held
 
 pytest_plugins = "broker.tests.broker_of_a_module"
 
@@ -84,29 +84,3 @@ def test_asyncio_is_not_blocked_by_a_silent_peer(
         sent = asyncio.run(main(silent.getsockname()[1]))
     assert sent > 3
     assert held(broker) == [sent, 0]
-
-
-def test_session_receiver_of_a_dead_namespace_moves_before_the_source_is_due(
-    register: Register, broker: RunningBroker
-) -> None:
-    for site in ("west", "east"):
-        put(broker, site, site, queue="sessions", session="one")
-
-    async def main() -> None:
-        receiver = AsyncReceiver(
-            register.slow_watch(AsyncWatch),
-            lambda to: register.connect(to, AsyncClient),
-            lambda client: client.get_queue_receiver("sessions", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
-        )
-        async with receiver:
-            (first,) = await receiver.receive_messages(1, max_wait_time=5)
-            await receiver.complete_message(first)
-            await receiver.release()
-            broker.faults("west").go_down()
-            register.point_to(endpoint("east"))
-            (second,) = await receiver.receive_messages(1, max_wait_time=5)
-            assert str(second) == "east"
-            await receiver.complete_message(second)
-
-    asyncio.run(main())
-    broker.faults("west").come_up()

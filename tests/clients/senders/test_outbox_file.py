@@ -96,12 +96,6 @@ def test_outbox_is_bounded_and_accepts_all_messages_or_none(tmp_path: Path) -> N
     again.close()
 
 
-def test_file_is_readable_by_its_owner_only(outbox: Outbox) -> None:
-    outbox.put(with_ids(parcel(1)))
-    path = Path(outbox._database.path)
-    assert {path.stat().st_mode & 0o777 for path in (path, Path(f"{path}-wal"))} == {0o600}
-
-
 @contextmanager
 def full_disk(outbox: Outbox) -> Iterator[Any]:
     """Let no file grow beyond what the outbox has written."""
