@@ -1,92 +1,53 @@
 """Clients for producers and consumers that use two or more Service Bus namespaces as one."""
 
-from busway_clients._sync.active_sender import ActiveSender
-from busway_clients._sync.deduplicating_receiver import DeduplicatingReceiver
-from busway_clients._sync.durable_sender import DurableSender
-from busway_clients._sync.endpoints.receiver import FollowingReceiver
-from busway_clients._sync.endpoints.sender import FollowingSender
-from busway_clients._sync.endpoints.watch import EndpointWatch
-from busway_clients._sync.passive_sender import PassiveSender
-from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved
-from busway_clients.endpoints.file import FileSource
-from busway_clients.endpoints.url import UrlSource
-from busway_clients.errors import (
-    ClaimLost,
-    ClientsError,
-    ConnectionEnded,
-    DeadLetter,
-    MissingExtra,
-    NotARelay,
-    NotSynchronous,
-    OutboxFull,
-    OutboxInUse,
-    RelayError,
-    RelayFailed,
-    RelayRefused,
-    RelayUnavailable,
-    SendFailed,
-    StoreRefused,
-    StoreUnavailable,
-    Unencodable,
-    UnusableFile,
-    WrongUse,
-)
-from busway_clients.receivers.messages import Handled, Watermark, by_message_id, by_property
-from busway_clients.receivers.stores.store import Claim, LeasedStore, MemoryStore, SqliteStore, State, Store
-from busway_clients.senders.outbox import Accepted, Drained, Held, Outbox
-from busway_clients.senders.outcome import Delivery, Outcome
-from busway_clients.senders.roles import FileRoles, MemoryRoles, Roles, RoleState, RoleStore
-
-__all__ = [
-    "Accepted",
-    "ActiveSender",
-    "Claim",
-    "ClaimLost",
-    "ClientsError",
-    "ConnectionEnded",
-    "DeadLetter",
-    "DeduplicatingReceiver",
-    "Delivery",
-    "Drained",
-    "DurableSender",
-    "Endpoint",
-    "EndpointUnresolved",
-    "EndpointWatch",
-    "FileRoles",
-    "FileSource",
-    "FollowingReceiver",
-    "FollowingSender",
-    "Handled",
-    "Held",
-    "LeasedStore",
-    "MemoryRoles",
-    "MemoryStore",
-    "MissingExtra",
-    "NotARelay",
-    "NotSynchronous",
-    "Outbox",
-    "OutboxFull",
-    "OutboxInUse",
-    "Outcome",
-    "PassiveSender",
-    "RelayError",
-    "RelayFailed",
-    "RelayRefused",
-    "RelayUnavailable",
-    "RoleState",
-    "RoleStore",
-    "Roles",
-    "SendFailed",
-    "SqliteStore",
-    "State",
-    "Store",
-    "StoreRefused",
-    "StoreUnavailable",
-    "Unencodable",
-    "UnusableFile",
-    "UrlSource",
-    "Watermark",
-    "WrongUse",
-    "by_message_id",
-    "by_property",
-]
+from busway_clients._sync.active_sender import ActiveSender as ActiveSender
+from busway_clients._sync.deduplicating_receiver import DeduplicatingReceiver as DeduplicatingReceiver
+from busway_clients._sync.durable_sender import DurableSender as DurableSender
+from busway_clients._sync.endpoints.receiver import FollowingReceiver as FollowingReceiver
+from busway_clients._sync.endpoints.sender import FollowingSender as FollowingSender
+from busway_clients._sync.endpoints.watch import EndpointWatch as EndpointWatch
+from busway_clients._sync.passive_sender import PassiveSender as PassiveSender
+from busway_clients.endpoints.endpoint import Endpoint as Endpoint
+from busway_clients.endpoints.endpoint import EndpointUnresolved as EndpointUnresolved
+from busway_clients.endpoints.file import FileSource as FileSource
+from busway_clients.endpoints.url import UrlSource as UrlSource
+from busway_clients.errors import ClaimLost as ClaimLost
+from busway_clients.errors import ClientsError as ClientsError
+from busway_clients.errors import ConnectionEnded as ConnectionEnded
+from busway_clients.errors import DeadLetter as DeadLetter
+from busway_clients.errors import MissingExtra as MissingExtra
+from busway_clients.errors import NotARelay as NotARelay
+from busway_clients.errors import NotSynchronous as NotSynchronous
+from busway_clients.errors import OutboxFull as OutboxFull
+from busway_clients.errors import OutboxInUse as OutboxInUse
+from busway_clients.errors import RelayError as RelayError
+from busway_clients.errors import RelayFailed as RelayFailed
+from busway_clients.errors import RelayRefused as RelayRefused
+from busway_clients.errors import RelayUnavailable as RelayUnavailable
+from busway_clients.errors import SendFailed as SendFailed
+from busway_clients.errors import StoreRefused as StoreRefused
+from busway_clients.errors import StoreUnavailable as StoreUnavailable
+from busway_clients.errors import Unencodable as Unencodable
+from busway_clients.errors import UnusableFile as UnusableFile
+from busway_clients.errors import WrongUse as WrongUse
+from busway_clients.receivers.messages import Handled as Handled
+from busway_clients.receivers.messages import Watermark as Watermark
+from busway_clients.receivers.messages import by_message_id as by_message_id
+from busway_clients.receivers.messages import by_property as by_property
+from busway_clients.receivers.stores.store import Claim as Claim
+from busway_clients.receivers.stores.store import LeasedStore as LeasedStore
+from busway_clients.receivers.stores.store import MemoryStore as MemoryStore
+from busway_clients.receivers.stores.store import SqliteStore as SqliteStore
+from busway_clients.receivers.stores.store import State as State
+from busway_clients.receivers.stores.store import Store as Store
+from busway_clients.senders.outbox import Accepted as Accepted
+from busway_clients.senders.outbox import Drained as Drained
+from busway_clients.senders.outbox import Held as Held
+from busway_clients.senders.outbox import Outbox as Outbox
+from busway_clients.senders.outcome import Delivery as Delivery
+from busway_clients.senders.outcome import Outcome as Outcome
+from busway_clients.senders.roles import FileRoles as FileRoles
+from busway_clients.senders.roles import MemoryRoles as MemoryRoles
+from busway_clients.senders.roles import Roles as Roles
+from busway_clients.senders.roles import RoleState as RoleState
+from busway_clients.senders.roles import RoleStore as RoleStore

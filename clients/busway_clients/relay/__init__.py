@@ -6,9 +6,9 @@ with extra("relay"):
     import aiohttp as _aiohttp  # noqa: F401 - checked here once for all modules of the package
     import yarl as _yarl  # noqa: F401 - likewise
 
-from busway_clients.relay.client import RelayClient
-from busway_clients.relay.connection import RelayConnection
-from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.relay.listener import Listening, Offer, RelayListener
-
-__all__ = ["Listening", "Offer", "RelayClient", "RelayConnection", "RelayEndpoint", "RelayListener"]
+from busway_clients.relay.client import RelayClient as RelayClient
+from busway_clients.relay.connection import RelayConnection as RelayConnection
+from busway_clients.relay.endpoint import RelayEndpoint as RelayEndpoint
+from busway_clients.relay.listener import Listening as Listening
+from busway_clients.relay.listener import Offer as Offer
+from busway_clients.relay.listener import RelayListener as RelayListener

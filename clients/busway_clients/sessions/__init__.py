@@ -4,50 +4,28 @@ Messages and sessions processed once across regions, and the marks from which a 
 `TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
 """
 
-from busway_clients._sync.rows import SqliteStore
-from busway_clients._sync.sessions.bookmarks import Bookmarks
-from busway_clients._sync.sessions.consumer import JournaledConsumer
-from busway_clients._sync.sessions.journal import Journal
-from busway_clients.errors import Conflict
-from busway_clients.sessions.delivery import Delivery
-from busway_clients.sessions.entries import Entry, State
-from busway_clients.sessions.errors import (
-    JournalError,
-    JournalMalformed,
-    JournalMismatch,
-    JournalRefused,
-    LeaseLost,
-    Unprocessable,
-)
-from busway_clients.sessions.leases import Lease, Record
-from busway_clients.sessions.marks import Mark, Seen, joined, seen_event, seen_message
-from busway_clients.sessions.settings import Settings, Source
-from busway_clients.sessions.translation import Place, Translation
-
-__all__ = [
-    "Bookmarks",
-    "Conflict",
-    "Delivery",
-    "Entry",
-    "Journal",
-    "JournalError",
-    "JournalMalformed",
-    "JournalMismatch",
-    "JournalRefused",
-    "JournaledConsumer",
-    "Lease",
-    "LeaseLost",
-    "Mark",
-    "Place",
-    "Record",
-    "Seen",
-    "Settings",
-    "Source",
-    "SqliteStore",
-    "State",
-    "Translation",
-    "Unprocessable",
-    "joined",
-    "seen_event",
-    "seen_message",
-]
+from busway_clients._sync.rows import SqliteStore as SqliteStore
+from busway_clients._sync.sessions.bookmarks import Bookmarks as Bookmarks
+from busway_clients._sync.sessions.consumer import JournaledConsumer as JournaledConsumer
+from busway_clients._sync.sessions.journal import Journal as Journal
+from busway_clients.errors import Conflict as Conflict
+from busway_clients.sessions.delivery import Delivery as Delivery
+from busway_clients.sessions.entries import Entry as Entry
+from busway_clients.sessions.entries import State as State
+from busway_clients.sessions.errors import JournalError as JournalError
+from busway_clients.sessions.errors import JournalMalformed as JournalMalformed
+from busway_clients.sessions.errors import JournalMismatch as JournalMismatch
+from busway_clients.sessions.errors import JournalRefused as JournalRefused
+from busway_clients.sessions.errors import LeaseLost as LeaseLost
+from busway_clients.sessions.errors import Unprocessable as Unprocessable
+from busway_clients.sessions.leases import Lease as Lease
+from busway_clients.sessions.leases import Record as Record
+from busway_clients.sessions.marks import Mark as Mark
+from busway_clients.sessions.marks import Seen as Seen
+from busway_clients.sessions.marks import joined as joined
+from busway_clients.sessions.marks import seen_event as seen_event
+from busway_clients.sessions.marks import seen_message as seen_message
+from busway_clients.sessions.settings import Settings as Settings
+from busway_clients.sessions.settings import Source as Source
+from busway_clients.sessions.translation import Place as Place
+from busway_clients.sessions.translation import Translation as Translation

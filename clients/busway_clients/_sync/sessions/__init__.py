@@ -1,9 +1,7 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
 """The names of `busway_clients.sessions` for asyncio; `TableStore` is in `busway_clients._sync.sessions.tables`."""
 
-from busway_clients._sync.rows import SqliteStore
-from busway_clients._sync.sessions.bookmarks import Bookmarks
-from busway_clients._sync.sessions.consumer import JournaledConsumer
-from busway_clients._sync.sessions.journal import Journal
-
-__all__ = ["Bookmarks", "Journal", "JournaledConsumer", "SqliteStore"]
+from busway_clients._sync.rows import SqliteStore as SqliteStore
+from busway_clients._sync.sessions.bookmarks import Bookmarks as Bookmarks
+from busway_clients._sync.sessions.consumer import JournaledConsumer as JournaledConsumer
+from busway_clients._sync.sessions.journal import Journal as Journal
