@@ -102,10 +102,17 @@ class SqliteStore:
             return [self._write(connection, partition, write) for write in writes]
 
     def _forget(self, before: datetime, partitions: str) -> int:
-        with self._database().transaction() as connection:
-            query = "DELETE FROM rows WHERE finished < ? AND substr(partition, 1, ?) = ?"
-            values = (before.astimezone(UTC).isoformat(), len(partitions), partitions)
-            return connection.execute(query, values).rowcount
+        values = (before.astimezone(UTC).isoformat(), len(partitions), partitions)
+        chosen = "SELECT partition, key FROM rows WHERE finished < ? AND substr(partition, 1, ?) = ? LIMIT 1000"
+        count = 0
+        while True:
+            # In small transactions, since other processes wait.
+            with self._database().transaction() as connection:
+                query = f"DELETE FROM rows WHERE (partition, key) IN ({chosen})"  # noqa: S608 - a constant
+                deleted = connection.execute(query, values).rowcount
+            if not deleted:
+                return count
+            count += deleted
 
     def _close(self) -> None:
         with self._opening:

@@ -42,8 +42,8 @@ async def wait_for_notification(condition: Condition, seconds: float) -> None:
             await condition.wait()
 
 
-async def is_done_within(future: Future[Any], seconds: float) -> bool:
-    """Wait for *future*, of a thread, at most that long, and return whether it is done."""
+def end_of(future: Future[Any]) -> Event:
+    """Return an event that is set when *future*, of a thread, is done."""
     loop, ended = asyncio.get_running_loop(), Event()
 
     def end(_: object) -> None:
@@ -52,7 +52,7 @@ async def is_done_within(future: Future[Any], seconds: float) -> bool:
             loop.call_soon_threadsafe(ended.set)
 
     future.add_done_callback(end)
-    return await is_set_within(ended, seconds)
+    return ended
 
 
 async def is_acquired_within(lock: Lock, seconds: float | None) -> bool:

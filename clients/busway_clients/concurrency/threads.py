@@ -4,7 +4,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from busway_clients.errors import NotSynchronous
@@ -51,9 +51,11 @@ def wait_for_notification(condition: Condition, seconds: float) -> None:
     condition.wait(seconds)
 
 
-def is_done_within(future: Future[Any], seconds: float) -> bool:
-    """Wait for *future* at most that long, and return whether it is done."""
-    return bool(wait([future], seconds).done)
+def end_of(future: Future[Any]) -> Event:
+    """Return an event that is set when *future*, of another thread, is done."""
+    ended = Event()
+    future.add_done_callback(lambda _: ended.set())
+    return ended
 
 
 def is_acquired_within(lock: threading.Lock, seconds: float | None) -> bool:

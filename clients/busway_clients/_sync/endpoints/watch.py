@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, Self
 
-from busway_clients.concurrency.threads import Event, SideTask, is_done_within, is_set_within
+from busway_clients.concurrency.threads import Event, SideTask, end_of, is_set_within
 from busway_clients.endpoints.cache import EndpointCache, EndpointChange, EndpointState
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Source
 from busway_clients.endpoints.source_reader import READ_SECONDS, SourceReader
@@ -57,6 +57,8 @@ class EndpointWatch:
         self._cache = EndpointCache() if cache is None else cache
         self._monotonic = monotonic
         self._reader = SourceReader(source, on_change, on_error, self._cache, monotonic)
+        self._reading: Future[None] | None = None
+        self._read = Event()
         self._background: SideTask[None] | None = None
         self._ended = Event()
 
@@ -96,5 +98,8 @@ class EndpointWatch:
     def _wait(self, reading: Future[None] | None, seconds: float) -> None:
         """Wait for a read, longer while no endpoint is known, and call back."""
         if reading is not None:
-            is_done_within(reading, seconds if self._cache.endpoints else READ_SECONDS)
+            # One event for all callers, since a source may hang for days.
+            if reading is not self._reading:
+                self._read, self._reading = end_of(reading), reading
+            is_set_within(self._read, seconds if self._cache.endpoints else READ_SECONDS)
         self._reader.call_back()
