@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 Lock = asyncio.Lock
 Event = asyncio.Event
-Condition = asyncio.Condition
 
 sleep = asyncio.sleep
 in_thread = asyncio.to_thread
@@ -33,13 +32,6 @@ async def is_set_within(event: Event, seconds: float) -> bool:
         async with asyncio.timeout(seconds):
             await event.wait()
     return event.is_set()
-
-
-async def wait_for_notification(condition: Condition, seconds: float) -> None:
-    """Wait at most that long for a notification of *condition*, whose lock is held."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await condition.wait()
 
 
 def end_of(future: Future[Any]) -> Event:

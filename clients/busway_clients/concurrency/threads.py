@@ -11,7 +11,6 @@ from busway_clients.errors import NotSynchronous
 
 Lock = threading.Lock
 Event = threading.Event
-Condition = threading.Condition
 
 sleep = time.sleep
 
@@ -44,11 +43,6 @@ def entered(sdk: Any) -> None:  # noqa: ANN401 - the SDK's receivers have no com
 def is_set_within(event: Event, seconds: float) -> bool:
     """Wait for *event* at most that long, and return whether it is set."""
     return event.wait(seconds)
-
-
-def wait_for_notification(condition: Condition, seconds: float) -> None:
-    """Wait at most that long for a notification of *condition*, whose lock is held."""
-    condition.wait(seconds)
 
 
 def end_of(future: Future[Any]) -> Event:

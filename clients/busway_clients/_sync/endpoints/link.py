@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusReceiver, ServiceBusSen
 
 from busway_clients._sync.closing import Closing
 from busway_clients._sync.endpoints.watch import Watched
-from busway_clients.concurrency.threads import Condition, Lock, SideTask, answer_of
+from busway_clients.concurrency.threads import Event, Lock, SideTask, answer_of
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import HandedOut, Switching
 from busway_clients.senders.error_kinds import describe
@@ -139,7 +139,7 @@ class FollowingClient(Closing, Generic[Sdk]):
         self._monotonic = monotonic
         self._link: Link | None = None
         self._turn = Lock()
-        self._settled = Condition()
+        self._settled = Event()
 
     @property
     def endpoint(self) -> Endpoint | None:

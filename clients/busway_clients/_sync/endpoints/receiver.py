@@ -8,7 +8,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver, Serv
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from busway_clients._sync.endpoints.link import LOGGER, FollowingClient, Link
-from busway_clients.concurrency.threads import answer_of, wait_for_notification
+from busway_clients.concurrency.threads import answer_of, is_set_within
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
 from busway_clients.senders.error_kinds import describe, is_unavailable
@@ -89,14 +89,11 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
             answer_of(getattr(link.sdk, method)(message, *arguments))
         except Exception:
             link.handed_out.note_failure(message)
-            self._notify()
             raise
-        link.handed_out.note_settled(message)
-        self._notify()
-
-    def _notify(self) -> None:
-        with self._settled:
-            self._settled.notify_all()
+        else:
+            link.handed_out.note_settled(message)
+        finally:
+            self._settled.set()
 
     def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
         wanted = answer_of(self._watch.endpoints())
@@ -129,8 +126,7 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
         return self._first(wanted, partial(self._follow_known, end=end), _may_be_an_outage)
 
     def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
-        with self._settled:
-            step = self._wait_for_settlement(wanted, end)
+        step = self._wait_for_settlement(wanted, end)
         if step is Step.MOVE:
             return self._move(wanted)
         return self._link if step is Step.STAY else None
@@ -138,12 +134,13 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
     def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
         """Return whether to move; DRAIN if *end* comes before all messages are settled."""
         while (link := self._link) is not None:
+            self._settled.clear()
             step = self._switching.next_step(wanted, link.unsettled, self._monotonic())
             seconds = end - self._monotonic()
             if step is not Step.DRAIN or seconds <= 0:
                 return step
             left = self._switching.drain_seconds_left(self._monotonic())
-            wait_for_notification(self._settled, min(seconds, left))
+            is_set_within(self._settled, min(seconds, left))
         return Step.MOVE
 
 

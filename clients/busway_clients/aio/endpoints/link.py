@@ -12,7 +12,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 
 from busway_clients.aio.closing import Closing
 from busway_clients.aio.endpoints.watch import Watched
-from busway_clients.concurrency.tasks import Condition, Lock, SideTask, answer_of
+from busway_clients.concurrency.tasks import Event, Lock, SideTask, answer_of
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import HandedOut, Switching
 from busway_clients.senders.error_kinds import describe
@@ -138,7 +138,7 @@ class FollowingClient(Closing, Generic[Sdk]):
         self._monotonic = monotonic
         self._link: Link | None = None
         self._turn = Lock()
-        self._settled = Condition()
+        self._settled = Event()
 
     @property
     def endpoint(self) -> Endpoint | None:

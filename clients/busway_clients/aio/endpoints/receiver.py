@@ -8,7 +8,7 @@ from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
-from busway_clients.concurrency.tasks import answer_of, wait_for_notification
+from busway_clients.concurrency.tasks import answer_of, is_set_within
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
 from busway_clients.senders.error_kinds import describe, is_unavailable
@@ -89,14 +89,11 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
             await answer_of(getattr(link.sdk, method)(message, *arguments))
         except Exception:
             link.handed_out.note_failure(message)
-            await self._notify()
             raise
-        link.handed_out.note_settled(message)
-        await self._notify()
-
-    async def _notify(self) -> None:
-        async with self._settled:
-            self._settled.notify_all()
+        else:
+            link.handed_out.note_settled(message)
+        finally:
+            self._settled.set()
 
     async def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
         wanted = await answer_of(self._watch.endpoints())
@@ -129,8 +126,7 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
         return await self._first(wanted, partial(self._follow_known, end=end), _may_be_an_outage)
 
     async def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
-        async with self._settled:
-            step = await self._wait_for_settlement(wanted, end)
+        step = await self._wait_for_settlement(wanted, end)
         if step is Step.MOVE:
             return await self._move(wanted)
         return self._link if step is Step.STAY else None
@@ -138,12 +134,13 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
     async def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
         """Return whether to move; DRAIN if *end* comes before all messages are settled."""
         while (link := self._link) is not None:
+            self._settled.clear()
             step = self._switching.next_step(wanted, link.unsettled, self._monotonic())
             seconds = end - self._monotonic()
             if step is not Step.DRAIN or seconds <= 0:
                 return step
             left = self._switching.drain_seconds_left(self._monotonic())
-            await wait_for_notification(self._settled, min(seconds, left))
+            await is_set_within(self._settled, min(seconds, left))
         return Step.MOVE
 
 
