@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import MINYEAR, UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Literal
 
@@ -10,6 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.messages import text_of
+from busway_clients.stamps import ENQUEUE_TIME, hop_time, hops, text_properties
 
 PATIENCE = timedelta(minutes=1)
 
@@ -30,7 +31,7 @@ class Handled(Enum):
 Identity = Callable[[ServiceBusReceivedMessage], str | None]
 
 # Microsoft's sample writes the second name instead of the documented first.
-_ORIGIN_TIMES = ("repl-enqueue-time", "repl-enqueued-time")
+_ORIGIN_TIMES = (ENQUEUE_TIME, "repl-enqueued-time")
 SKEW = timedelta(seconds=10)
 
 
@@ -44,12 +45,10 @@ def by_property(name: str) -> Identity:
     """Return the function that identifies a message by an application property, with None if it is missing."""
     if not name:
         raise WrongUse("by_property: the name is empty, expected the name of an application property")
-    encoded = name.encode()
 
     def identity(message: ServiceBusReceivedMessage) -> str | None:
-        held = message.application_properties or {}
-        value = held.get(encoded, held.get(name))
-        return None if value is None or value in ("", b"") else text_of(value)
+        value = text_properties(message.application_properties).get(name)
+        return None if value is None or value == "" else str(value)
 
     return identity
 
@@ -61,23 +60,9 @@ def origin_time(message: ServiceBusReceivedMessage) -> datetime | None:
     That is the first time in `repl-enqueue-time` if a replication task has written it, else the message's own enqueued
     time. The year 1, which Microsoft's sample writes for messages that were not scheduled, is ignored.
     """
-    held = message.application_properties or {}
-    for name in _ORIGIN_TIMES:
-        if written := held.get(name.encode(), held.get(name)):
-            for each in text_of(written).split(";"):
-                if (time := _time(each)) is not None:
-                    return time
-    return message.enqueued_time_utc
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    if time.year == MINYEAR:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    properties = text_properties(message.application_properties)
+    times = (hop_time(text) for name in _ORIGIN_TIMES for text in hops(properties, name))
+    return next((time for time in times if time is not None), message.enqueued_time_utc)
 
 
 @dataclass(frozen=True)

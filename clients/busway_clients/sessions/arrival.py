@@ -15,10 +15,8 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.sessions.entries import LONGEST_NUMBER, whole_number
+from busway_clients.stamps import PATH, SEQUENCE, hops, text_properties
 
-SEQUENCE = "repl-sequence"
-PATH = "repl-path"
-ENQUEUE_TIME = "repl-enqueue-time"
 COPY = "copy:"
 LONGEST_ID = 1024
 LONGEST_PATH = 256
@@ -37,17 +35,6 @@ class Arrival:
     number: int | None = None
     enqueued: float | None = None
     problem: str | None = None
-
-
-def text_properties(properties: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """Return application properties with names and texts decoded, since the SDK returns bytes."""
-    return {_text(name): _text(value) for name, value in (properties or {}).items()}
-
-
-def hops(properties: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a repl-* property, one per hop, oldest first."""
-    value = properties.get(name)
-    return value.split(";") if isinstance(value, str) and value else []
 
 
 def arrival_of(message: ServiceBusReceivedMessage, site: str, identity: str | None, number: str | None) -> Arrival:
@@ -104,7 +91,3 @@ def _integer(value: object) -> int | None:
     if isinstance(value, int):
         return value
     return whole_number(value) if isinstance(value, str) else None
-
-
-def _text(value: object) -> Any:  # noqa: ANN401 - a value of an application property
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -19,9 +19,9 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.rows import Row, Write
-from busway_clients.sessions.arrival import ENQUEUE_TIME, PATH, SEQUENCE, hops, text_properties
 from busway_clients.sessions.entries import whole_number
 from busway_clients.sessions.errors import JournalMalformed, JournalRefused
+from busway_clients.stamps import ENQUEUE_TIME, PATH, SEQUENCE, hop_time, hops, text_properties
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STAMPS = "repl-"
@@ -85,7 +85,8 @@ def _seen(
         return own
     numbers, times = hops(properties, SEQUENCE), hops(properties, ENQUEUE_TIME)
     first = whole_number(numbers[0]) if numbers else None
-    sent = _time(times[0]) if times else None
+    stamped = hop_time(times[0]) if times else None
+    sent = None if stamped is None else stamped.timestamp()
     if sent is not None and arrived is not None and sent > arrived + _CLOCKS_DIFFER:
         sent = None
     return replace(own, origin=path[0], number=first, enqueued=sent, read_number=own.number, read_enqueued=own.enqueued)
@@ -103,14 +104,6 @@ def _digest(message: Any, properties: Mapping[str, Any]) -> str:  # noqa: ANN401
 def short_digest(text: str) -> str:
     """Return a digest of *text* that fits into a mark many times."""
     return blake2b(text.encode(errors="surrogatepass"), digest_size=12).hexdigest()
-
-
-def _time(text: str) -> float | None:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return time.timestamp() if time.tzinfo is not None else None
 
 
 def view_name(origin: str, site: str, partition: str) -> str:

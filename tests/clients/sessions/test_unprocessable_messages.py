@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
+from busway_clients import by_property
 from busway_clients.rows import Write
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
 from busway_clients.sessions.arrival import arrival_of
@@ -132,3 +133,9 @@ def test_id_that_does_not_fit_into_a_journal_is_rejected(properties: Any, settin
     settings = {"identity": None, "number": None, **settings}
     message: Any = Received(properties)
     assert arrival_of(message, "west", **settings).problem == problem
+
+
+def test_ids_that_are_no_text_stay_different() -> None:
+    messages: list[Any] = [Received({b"digest": digest}) for digest in (b"\xff\x01", b"\xff\x02", b"\xfe\x01")]
+    assert len({arrival_of(message, "west", "digest", None).message_id for message in messages}) == 3
+    assert len({by_property("digest")(message) for message in messages}) == 3
