@@ -57,11 +57,11 @@ def operation(partition: str, write: Write) -> tuple[str, dict[str, Any], dict[s
     return ("update", entity, {"mode": "replace", "etag": write.expected, **IF_UNCHANGED})
 
 
-def queries(partition: str, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the filters that together find *keys* and the open rows of a partition."""
+def queries(partition: str, keys: Sequence[str], *, with_open: bool) -> Iterator[str]:
+    """Yield the filters that together find *keys* and, *with_open*, the open rows of a partition."""
     for first in range(0, max(len(keys), 1), _KEYS_PER_QUERY):
         asked = [f"RowKey eq {literal(key)}" for key in keys[first : first + _KEYS_PER_QUERY]]
-        if first == 0:
+        if first == 0 and with_open:
             asked.append("Open eq 1")
         yield f"PartitionKey eq {literal(partition)} and ({' or '.join(asked)})"
 

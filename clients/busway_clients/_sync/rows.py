@@ -38,8 +38,12 @@ class RowStore(Protocol):
     def open(self) -> None:
         """Create the table if it does not exist."""
 
-    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all rows whose property Open is 1."""
+    def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+        """
+        Return the existing rows of *keys*, and *with_open* all rows whose property Open is 1.
+
+        A table finds the rows of keys by an index, and open ones by looking at all rows of the partition.
+        """
 
     def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
@@ -72,9 +76,9 @@ class SqliteStore:
         """Create the table if it does not exist."""
         in_thread(self._database)
 
-    def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all whose property Open is 1."""
-        return in_thread(self._read, partition, keys)
+    def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and *with_open* all whose property Open is 1."""
+        return in_thread(self._read, partition, keys, with_open)
 
     def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all or none, and return their new versions; raises Conflict."""
@@ -88,9 +92,9 @@ class SqliteStore:
         """Let go of connections."""
         in_thread(self._close)
 
-    def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
+    def _read(self, partition: str, keys: Sequence[str], with_open: bool) -> Sequence[Row]:
+        chosen = f"key IN ({','.join('?' * len(keys))})" + (" OR open = 1" if with_open else "")
+        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND ({chosen})"  # noqa: S608 - question marks alone
         with self._database().reading() as connection:
             found = connection.execute(query, (partition, *keys)).fetchall()
         try:

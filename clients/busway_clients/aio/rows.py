@@ -37,8 +37,12 @@ class RowStore(Protocol):
     async def open(self) -> None:
         """Create the table if it does not exist."""
 
-    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all rows whose property Open is 1."""
+    async def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+        """
+        Return the existing rows of *keys*, and *with_open* all rows whose property Open is 1.
+
+        A table finds the rows of keys by an index, and open ones by looking at all rows of the partition.
+        """
 
     async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""
@@ -71,9 +75,9 @@ class SqliteStore:
         """Create the table if it does not exist."""
         await in_thread(self._database)
 
-    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all whose property Open is 1."""
-        return await in_thread(self._read, partition, keys)
+    async def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and *with_open* all whose property Open is 1."""
+        return await in_thread(self._read, partition, keys, with_open)
 
     async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all or none, and return their new versions; raises Conflict."""
@@ -87,9 +91,9 @@ class SqliteStore:
         """Let go of connections."""
         await in_thread(self._close)
 
-    def _read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        marks = ",".join("?" * len(keys))
-        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND (open = 1 OR key IN ({marks}))"  # noqa: S608 - question marks alone
+    def _read(self, partition: str, keys: Sequence[str], with_open: bool) -> Sequence[Row]:
+        chosen = f"key IN ({','.join('?' * len(keys))})" + (" OR open = 1" if with_open else "")
+        query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND ({chosen})"  # noqa: S608 - question marks alone
         with self._database().reading() as connection:
             found = connection.execute(query, (partition, *keys)).fetchall()
         try:

@@ -59,12 +59,11 @@ class TableStore:
                 with suppress(ResourceExistsError):
                     await self._client.create_table()
 
-    async def read(self, partition: str, keys: Sequence[str]) -> Sequence[Row]:
-        """Return the existing rows of *keys*, and all whose property Open is 1."""
+    async def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+        """Return the existing rows of *keys*, and *with_open* all whose property Open is 1."""
+        asked = queries(partition, keys, with_open=with_open)
         with translated(self.name, partition):
-            return [
-                row(entity) for query in queries(partition, keys) async for entity in self._client.query_entities(query)
-            ]
+            return [row(entity) for query in asked async for entity in self._client.query_entities(query)]
 
     async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
         """Write all (at most 100) or none, and return their new versions; raises Conflict."""

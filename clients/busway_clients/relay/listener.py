@@ -256,16 +256,16 @@ class RelayListener(AbstractAsyncContextManager["RelayListener"]):
                 _LOGGER.warning("%s: the token could not be renewed: %s", channel.endpoint, error)
 
     async def _serve_offer(self, name: str, offered: Mapping[str, Any]) -> None:
+        # What fails the relay or the connection reports to the sender; the listener continues with other offers.
         try:
             offer = Offer(name, self._endpoints[name], offered, self._sockets)
             try:
                 await self._serve(offer)
-            except RelayError:
-                raise
+            except RelayError as error:
+                _LOGGER.warning("%s: an offer failed: %s", name, error)
             except Exception:
                 _LOGGER.exception("%s: the application failed to serve an offer", name)
             if not offer.is_answered:
                 await offer.reject(500, "the listener did not decide")
         except RelayError as error:
-            # The relay or the connection reports it to the sender; the listener continues with other offers.
             _LOGGER.warning("%s: an offer failed: %s", name, error)

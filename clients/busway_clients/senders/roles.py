@@ -119,10 +119,9 @@ class StoredRoles:
         self._rows.close()
 
     def _held(self) -> tuple[Row | None, Roles | None]:
-        for row in self._rows.read(_PARTITION, [self._name]):
-            if row.key == self._name:
-                row.require({"order", "version"}, f"{self._rows.name}, roles")
-                return row, Roles(tuple(str(row.properties["order"]).split("\n")), int(row.properties["version"]))
+        for row in self._rows.read(_PARTITION, [self._name], with_open=False):
+            row.require({"order", "version"}, f"{self._rows.name}, roles")
+            return row, Roles(tuple(str(row.properties["order"]).split("\n")), int(row.properties["version"]))
         return None, None
 
 

@@ -87,6 +87,10 @@ async def _broken(_: Any) -> None:
     raise RuntimeError("a defect of the application")
 
 
+async def _another_relay(_: Any) -> None:
+    raise RelayUnavailable("the relay that this service asks")
+
+
 async def _undecided(_: Any) -> None:
     pass
 
@@ -104,6 +108,7 @@ async def _not_an_error(offer: Any) -> None:
         (_broken, RelayUnavailable, "HTTP 500"),
         (_undecided, RelayUnavailable, r"HTTP 500 \(the listener did not decide\)"),
         (_not_an_error, RelayUnavailable, "HTTP 500"),
+        (_another_relay, RelayUnavailable, "HTTP 500"),
     ],
 )
 async def test_a_rejection_reaches_the_sender(pair: Pair, serve: Any, kind: type[Exception], expected: str) -> None:

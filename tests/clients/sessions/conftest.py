@@ -53,7 +53,7 @@ class Synchronous:
 
     def __getattr__(self, name: str) -> Any:
         asked = getattr(self.store, name)
-        return lambda *arguments: self.runner.run(asked(*arguments))
+        return lambda *arguments, **options: self.runner.run(asked(*arguments, **options))
 
     def close(self) -> None:
         self.runner.run(self.store.close())

@@ -87,6 +87,7 @@ def test_requested_rows_and_open_rows_of_a_partition_are_read(store: Any) -> Non
         found = {row.key for row in store.read("p", [f"m.{n}" for n in asked])}
         assert found == {f"m.{n}" for n in range(40) if n % 2 or n in asked}
     assert {row.key for row in store.read("p", [])} == {f"m.{n}" for n in range(40) if n % 2}
+    assert {row.key for row in store.read("p", ["m.2", "m.3"], with_open=False)} == {"m.2", "m.3"}
 
 
 def test_finished_rows_are_deleted_after_the_retention(store: Any) -> None:

@@ -15,7 +15,8 @@ class Bookmarks:
     def load(self, scope: str) -> Mark:
         """Return the mark of a session, or of a hub's partition; an empty one if it has none yet."""
         partition = mark_partition(self._consumer, scope)
-        return mark_of(self._store.read(partition, [MARK_KEY]), f"{self._store.name}, {partition}")
+        rows = self._store.read(partition, [MARK_KEY], with_open=False)
+        return mark_of(rows, f"{self._store.name}, {partition}")
 
     def save(self, scope: str, mark: Mark) -> Mark:
         """Store *mark* and return the stored version; raises Conflict if another instance has changed it meanwhile."""

@@ -199,7 +199,7 @@ class StoredClaims:
 
     def _row(self, identity: str) -> Row | None:
         partition, key = self._keys(identity)
-        found = next((row for row in self._rows.read(partition, [key]) if row.key == key), None)
+        found = next(iter(self._rows.read(partition, [key], with_open=False)), None)
         if found is not None:
             found.require({"token", "is_done", "until"}, f"{self._rows.name}, {partition}")
         return found
