@@ -1,7 +1,5 @@
 """Two namespaces of the local broker, a source that names one of them, and clients that follow it."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
@@ -116,22 +114,3 @@ def ids(broker: RunningBroker, site: str, queue: str = "orders") -> Any:
         return [str(message.content.message_id) for message in namespace.store(queue).peek(0)]
 
     return broker.inspect(site, look)
-
-
-class WebSite:
-    """Something that is there and speaks HTTP."""
-
-    def __init__(self) -> None:
-        class Quiet(BaseHTTPRequestHandler):
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
-        self.port = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

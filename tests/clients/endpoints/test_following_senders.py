@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -17,7 +16,8 @@ from busway_broker.thread import RunningBroker
 from busway_clients import EndpointWatch, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint
-from tests.clients.endpoints.following import PinnableWatch, Register, WebSite, endpoint, held, ids
+from tests.clients.applications import Answering
+from tests.clients.endpoints.following import PinnableWatch, Register, endpoint, held, ids
 
 pytest_plugins = "broker.tests.broker_of_a_module"
 
@@ -61,15 +61,15 @@ def test_sender_keeps_its_link_if_the_other_cannot_be_opened(
 def test_invalid_endpoint_is_reported_and_the_sender_stays(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, closing(WebSite()) as site:
-        ports = {"silent": silent.getsockname()[1], "website": site.port}
+    page = Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
+    with socket.create_server(("127.0.0.1", 0)) as silent, page as website:
+        port = silent.getsockname()[1]
+        mute = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+        places = {"silent": mute, "website": website}
 
         def connect(to: Any) -> Any:
-            port = ports.get(to.namespace.partition(".")[0])
-            if port is None:
-                return register.connect(to)
-            text = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-            return ServiceBusClient.from_connection_string(text, retry_total=0)
+            place = places.get(to.namespace.partition(".")[0])
+            return ServiceBusClient.from_connection_string(place, retry_total=0) if place else register.connect(to)
 
         sender = FollowingSender(
             register.watch(), connect, lambda client: client.get_queue_sender("orders"), open_seconds=1.5
@@ -77,7 +77,7 @@ def test_invalid_endpoint_is_reported_and_the_sender_stays(
         sent = 1
         with sender:
             sender.send_messages(ServiceBusMessage("a"))
-            for name in ports:
+            for name in places:
                 register.point_to(endpoint(name))
                 # Sends go on meanwhile.
                 while f"{endpoint(name)} cannot be opened" not in caplog.text:

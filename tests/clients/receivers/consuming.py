@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -51,10 +50,3 @@ def consume(site: Application, entity: str, effects: Any, store: Any = None, idl
 
 def send_to_both(site: Application, entity: str, messages: Any) -> None:
     site.call(site.active(entity, delay=timedelta()).send(messages))
-
-
-def until(condition: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)

@@ -16,8 +16,9 @@ from azure.servicebus import ServiceBusMessage
 
 from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, SqliteStore, State, StoreUnavailable
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
+from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site, both_kinds
+from tests.site import until
 
 pytestmark = pytest.mark.long
 

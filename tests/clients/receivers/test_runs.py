@@ -13,8 +13,9 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, WrongUse
 from busway_clients.receivers.messages import PATIENCE
 from tests.clients.applications import Application
-from tests.clients.receivers.consuming import Effects, consume, send_to_both, until
+from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site, both_kinds
+from tests.site import until
 
 
 def test_run_ends_when_all_namespaces_are_idle(sync_site: Site) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,8 +33,9 @@ from busway_clients import (
 from busway_clients.senders.messages import with_ids
 from busway_clients.senders.serialization import freeze, parts, thaw
 from tests.clients.applications import ENVIRONMENT, Application
-from tests.clients.senders.conftest import SECONDS, parcel
+from tests.clients.senders.conftest import parcel
 from tests.clients.site import Site
+from tests.site import until
 
 
 def test_full_disk_after_a_partial_send_is_reported(sync_site: Site, outbox: Outbox) -> None:
@@ -138,13 +138,6 @@ def test_full_disk_does_not_stop_draining_and_sends_nothing_twice(
         stop.set()
         thread.join()
     assert sync_site.bodies("west", entity) == ["parcel-1", "parcel-2"]
-
-
-def until(is_so: Any) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_asyncio_continues_draining_after_a_full_disk(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -45,13 +44,6 @@ class Effects:
     def wait_for(self, count: int) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.done) >= count, SECONDS), self.done
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def lease_of(journal: Journal, session: str | None) -> Lease:

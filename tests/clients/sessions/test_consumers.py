@@ -20,9 +20,9 @@ from tests.clients.sessions.consumers import (
     Regions,
     consumers,
     lease_of,
-    until,
 )
 from tests.clients.sessions.region import OPENED
+from tests.site import until
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source
 from tests.clients.applications import ENVIRONMENT
 from tests.clients.sessions.consumers import Regions
 from tests.clients.sessions.region import OPENED
+from tests.site import until
 
 NAMES = ["m1", "m2", "m3"]
 CONSUMER = textwrap.dedent(
@@ -51,13 +51,6 @@ CONSUMER = textwrap.dedent(
     JournaledConsumer(client, Source(queue), Store(journal), apply, site="west", settings=settings, lanes=1).run()
     """
 )
-
-
-def until(condition: Any) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +100,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
             lanes=1,
         )
         with consumer:
-            until(lambda site=site: regions.broker.counts(site)[name].active == 0)
+            until(lambda: regions.broker.counts(site)[name].active == 0)  # noqa: B023 - called before the next
     assert done == after
     entries = Journal(store, settings).record("s", NAMES).entries
     assert {entry.state for entry in entries.values()} == {State.COMPLETED}

@@ -12,8 +12,9 @@ from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source
 from busway_clients.sessions.arrival import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.tables import TableStore
-from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers, until
+from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers
 from tests.clients.sessions.region import OPENED
+from tests.site import until
 
 
 @pytest.fixture
