@@ -4,7 +4,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from busway_clients.errors import NotSynchronous
@@ -71,50 +71,42 @@ class SideTask(Generic[Result]):
     def __init__(self, act: Callable[[], Result], name: str, discard: Callable[[Result], None] | None = None) -> None:
         """Start *act*; *discard* gets the result if the call was abandoned before it returned."""
         self.is_abandoned = False
+        self.future: Future[Result] = Future()
         self._act = act
         self._discard = discard
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._results: list[Result] = []
-        self.error: BaseException | None = None
-        """What the call raised, once it is done; None if it returned."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     @property
     def is_done(self) -> bool:
         """Whether the call has returned or raised."""
-        return self._done.is_set()
+        return self.future.done()
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait at most that long, and return whether the call is done."""
-        return self._done.wait(None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX))
+        limit = None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX)
+        return bool(wait([self.future], limit).done)
 
     def result(self) -> Result:
         """Return what the call returned or raise what it raised, once it is done."""
-        if self.error is not None:
-            raise self.error
-        return self._results[0]
+        return self.future.result()
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the call raised, once it is done; None if it returned."""
+        return self.future.exception()
 
     def abandon(self) -> None:
         """Stop waiting for the call."""
-        with self._lock:
-            is_first, self.is_abandoned = not self.is_abandoned, True
-            is_done = self._done.is_set()
-        if is_first and is_done:
-            self._discard_result()
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self.future.add_done_callback(self._discard_result)
 
     def _run(self) -> None:
         try:
-            self._results.append(self._act())
+            self.future.set_result(self._act())
         except BaseException as error:  # noqa: BLE001 - raised in the caller that asks for the result
-            self.error = error
-        with self._lock:
-            self._done.set()
-            is_abandoned = self.is_abandoned
-        if is_abandoned:
-            self._discard_result()
+            self.future.set_exception(error)
 
-    def _discard_result(self) -> None:
-        for result in self._results:
-            if self._discard is not None:
-                self._discard(result)
+    def _discard_result(self, future: Future[Result]) -> None:
+        if self._discard is not None and future.exception() is None:
+            self._discard(future.result())

@@ -7,8 +7,9 @@ one address after the other, a file system that hangs. Here the call runs in a t
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
+
+from busway_clients.concurrency.threads import SideTask
 
 Result = TypeVar("Result")
 
@@ -26,35 +27,26 @@ class LimitedCall(Generic[Result]):
         self._seconds = seconds
         self._give_up = give_up
         self._lock = threading.Lock()
-        self._running: Future[Result] | None = None
+        self._running: SideTask[Result] | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether a call has begun and not ended."""
-        return self._running is not None and not self._running.done()
+        return self._running is not None and not self._running.is_done
 
-    def start(self, is_needed: Callable[[], bool] = lambda: True) -> Future[Result] | None:
+    def start(self, is_needed: Callable[[], bool] = lambda: True) -> SideTask[Result] | None:
         """Return the running call, or begin one; None if none runs and none *is_needed*."""
         with self._lock:
             if not self.is_running:
                 if not is_needed():
                     return None
-                running: Future[Result] = Future()
-                threading.Thread(target=self._run, args=(running,), name="busway-endpoint-source", daemon=True).start()
-                # Only now: a thread that could not be started would never end.
-                self._running = running
+                self._running = SideTask(self._act, "busway-endpoint-source")
             return self._running
 
     def result(self) -> Result:
         """Return what the call returns or raises; raises TimeoutError after the limit."""
         running = self.start()
-        if running is not None and wait([running], self._seconds).done:
+        if running is not None and running.wait(self._seconds):
             return running.result()
         self._give_up()
         raise TimeoutError(f"no answer within {self._seconds:g} s")
-
-    def _run(self, running: Future[Result]) -> None:
-        try:
-            running.set_result(self._act())
-        except BaseException as error:  # noqa: BLE001 - raised in the caller
-            running.set_exception(error)

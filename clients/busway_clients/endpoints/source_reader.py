@@ -70,7 +70,7 @@ class SourceReader:
         if self.is_reading and time.monotonic() - self._began >= READ_SECONDS:
             self._began = time.monotonic()
             self._note_failure(EndpointUnresolved(f"the source cannot be read: no answer within {READ_SECONDS:g} s"))
-        return reading
+        return None if reading is None else reading.future
 
     def known(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved if there never was a good answer."""
