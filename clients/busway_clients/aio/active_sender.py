@@ -7,16 +7,15 @@ from functools import partial
 from typing import Literal
 
 from azure.servicebus.aio import ServiceBusSender
-from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.aio.closing import Closing
-from busway_clients.aio.sender_link import GRACE_SECONDS, SenderLink
+from busway_clients.aio.sender_link import SenderLink
 from busway_clients.concurrency.tasks import SideTask
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, deadline_of, failed_delivery, prepare, seconds_until
+from busway_clients.senders.delivery import TIMEOUT, deadline_of, prepare
 from busway_clients.senders.error_kinds import send_failed
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed
-from busway_clients.senders.outcome import Delivery, Outcome
+from busway_clients.senders.outcome import Outcome
 
 Success = Literal["any", "all"]
 Now = Callable[[], datetime]
@@ -95,7 +94,8 @@ class ActiveSender(Closing):
         try:
             deliveries = {first: await sends[first]()}
             for name, sending in started.items():
-                deliveries[name] = await self._end(name, sending, copies[name], until)
+                await sending.wait()
+                deliveries[name] = sending.result()
         except BaseException:
             for sending in started.values():
                 await sending.abandon()
@@ -121,17 +121,6 @@ class ActiveSender(Closing):
                 for copied in copies:
                     self._latest[name] = delayed(copied.raw, self._delay, now, self._latest.get(name))
         return copies
-
-    async def _end(
-        self, name: str, sending: SideTask[Delivery], messages: Sequence[OutgoingMessage], until: float
-    ) -> Delivery:
-        seconds = seconds_until(until)
-        # Twice: the send itself waits once for a link that does not open.
-        if await sending.wait(None if seconds is None else seconds + 2 * GRACE_SECONDS):
-            return sending.result()
-        await sending.abandon()
-        self._links[name].overdue = sending
-        return failed_delivery(messages, OperationTimeoutError(message=f"{name}: the SDK did not return in time"))
 
     def _require_success(self, outcome: Outcome) -> Outcome:
         if self._success == "all" and outcome.errors:

@@ -14,7 +14,7 @@ from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
 
-GRACE_SECONDS = 1.5
+_GRACE_SECONDS = 1.5
 """The SDK may exceed its timeout by this much."""
 
 
@@ -22,9 +22,9 @@ class SenderLink:
     """
     An SDK sender that makes one send at a time.
 
-    Over an open link the SDK obeys its timeout. Opening one has no limit without a timeout, as for a batch, in the
-    synchronous SDK not even with one: a peer that accepts the connection and never answers blocks it. So the caller of
-    a send that opens the link stops waiting, and sends fail immediately until the SDK returns.
+    Opening a link has no limit without a timeout, as for a batch, in the synchronous SDK not even with one: a peer that
+    accepts the connection and never answers blocks it, also when the SDK opens a broken link again. So the caller of a
+    send stops waiting in time, and sends fail immediately until the SDK returns.
     """
 
     def __init__(self, name: str, sender: ServiceBusSender) -> None:
@@ -34,8 +34,8 @@ class SenderLink:
         self._is_open = False
         self._name = name
         self._turn = Lock()
-        self.overdue: SideTask[Delivery] | None = None
-        """The send that its caller no longer waits for, although the SDK has not returned."""
+        # The send that its caller no longer waits for, although the SDK has not returned.
+        self._overdue: SideTask[Delivery] | None = None
 
     async def send(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
         """
@@ -44,7 +44,7 @@ class SenderLink:
         If a link was open and fails now, it is reopened once: the service closes idle links, which is not an outage.
         Units: until as in `deadline_of`.
         """
-        if self.overdue is not None and not self.overdue.is_done:
+        if self._overdue is not None and not self._overdue.is_done:
             return self._late(messages, "an earlier call of the SDK has not returned; this send was not started")
         if not await is_acquired_within(self._turn, seconds_until(until)):
             return self._late(messages, "earlier sends did not end in time; this one was not started")
@@ -59,28 +59,23 @@ class SenderLink:
             self._turn.release()
 
     async def _deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
-        was_open, self._is_open = self._is_open, False
-        if was_open:
-            delivery = await deliver(self._sender, messages, until, [])
-        else:
-            delivery = await self._open_and_deliver(messages, until)
-        # The service may end the link after its answer: the next send finds that out, and opens another.
-        self._is_open = delivery.error is None or not is_unavailable(delivery.error)
-        return delivery
-
-    async def _open_and_deliver(self, messages: Sequence[OutgoingMessage], until: float) -> Delivery:
         accepted: list[str] = []
         sending = SideTask(partial(deliver, self._sender, messages, until, accepted), f"send to {self._name}")
         seconds = seconds_until(until)
         try:
-            if await sending.wait(None if seconds is None else seconds + GRACE_SECONDS):
-                return sending.result()
+            is_done = await sending.wait(None if seconds is None else seconds + _GRACE_SECONDS)
         except BaseException:
             await sending.abandon()
             raise
-        await sending.abandon()
-        self.overdue = sending
-        return self._late(messages, "the SDK did not return in time", len(accepted))
+        if is_done:
+            delivery = sending.result()
+        else:
+            await sending.abandon()
+            self._overdue = sending
+            delivery = self._late(messages, "the SDK did not return in time", len(accepted))
+        # The service may end the link after its answer: the next send finds that out, and opens another.
+        self._is_open = delivery.error is None or not is_unavailable(delivery.error)
+        return delivery
 
     def _late(self, messages: Sequence[OutgoingMessage], text: str, taken: int = 0) -> Delivery:
         return failed_delivery(messages, OperationTimeoutError(message=f"{self._name}: {text}"), taken)

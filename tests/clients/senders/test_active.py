@@ -19,7 +19,7 @@ from azure.servicebus.exceptions import (
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
-from busway_clients import ActiveSender, SendFailed, WrongUse
+from busway_clients import ActiveSender, PassiveSender, SendFailed, WrongUse
 from shared.clock import ManualClock
 from tests.clients.applications import Application
 from tests.clients.site import Site, both_kinds
@@ -396,3 +396,14 @@ def test_open_link_that_is_stuck_in_the_sdk_holds_one_send_only() -> None:
     while sender.send(ServiceBusMessage("3"), timeout=5).missing_in:
         time.sleep(0.01)
     assert stuck.sends == 3
+
+
+def test_passive_sender_leaves_an_open_link_that_is_stuck_in_the_sdk() -> None:
+    stuck = StuckSender()
+    senders: dict[str, Any] = {"west": stuck, "east": QuickSender()}
+    sender = PassiveSender(senders)
+    began = time.monotonic()
+    accepted = [sender.send(ServiceBusMessage(f"{number}"), timeout=0.1).accepted_by for number in range(3)]
+    assert time.monotonic() - began < 10
+    assert accepted == [("west",), ("east",), ("east",)]
+    stuck.let.set()
