@@ -32,5 +32,5 @@ def hop_time(text: str) -> datetime | None:
 
 
 def _text(value: object) -> Any:  # noqa: ANN401 - a value of an application property
-    # Bytes that are no text stay different from each other, since a property may be an identity.
+    # Bytes that cannot be decoded stay different from each other, since a property may be an identity.
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

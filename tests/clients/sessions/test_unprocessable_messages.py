@@ -136,7 +136,7 @@ def test_id_that_does_not_fit_into_a_journal_is_rejected(properties: Any, settin
     assert arrival_of(message, "west", **settings).problem == problem
 
 
-def test_ids_that_are_no_text_stay_different() -> None:
+def test_ids_that_cannot_be_decoded_stay_different() -> None:
     messages: list[Any] = [Received({b"digest": digest}) for digest in (b"\xff\x01", b"\xff\x02", b"\xfe\x01")]
     assert len({arrival_of(message, "west", "digest", None).message_id for message in messages}) == 3
     assert len({by_property("digest")(message) for message in messages}) == 3
