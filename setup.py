@@ -26,6 +26,8 @@ CARRIED = (
     *(f"jobs/reconcile/{name}" for name in ("busway_reconcile", "Dockerfile", "requirements.txt", "requirements.lock")),
     *("azure.yaml", "package.json", "package-lock.json"),
 )
+# The pages that `busway docs` prints (cli/pages.py).
+PAGES = ("docs", "docs/editors", "docs/patterns", "docs/reference")
 LEFT_OUT = shutil.ignore_patterns("__pycache__")
 
 
@@ -40,7 +42,8 @@ class BuildPackage(build_py):
         super().run()
         if self.editable_mode:
             return
-        for name in CARRIED:
+        pages = [str(page.relative_to(ROOT)) for folder in PAGES for page in (ROOT / folder).glob("*.md")]
+        for name in (*CARRIED, *pages):
             source, target = ROOT / name, package / "app" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():

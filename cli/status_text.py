@@ -115,10 +115,10 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
     for (state, reason), same in alike.items():
         blocks.append(f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}")
         if same[0].remedy is not None:
-            blocks.append(f"  What to do: {same[0].remedy}.")
+            blocks.append(f"  What to do: {same[0].remedy}. More: busway docs alert-{state}")
     blocks += [
         f"{task.task} lost {task.losses.messages:,}, found at {task.losses.found}: "
-        f"sequence numbers {task.losses.sequence_numbers} (docs/losses.md)"
+        f"sequence numbers {task.losses.sequence_numbers} (busway docs losses)"
         for task in tasks
         if task.losses is not None and task.losses.messages
     ]

@@ -37,7 +37,7 @@ REMEDIES = (
     Remedy(
         "rights",
         ("may not", "right to", "keys are switched off", "permission", "denies access", "to have the role"),
-        "give the app's identity the role that is missing (docs/security.md); it takes some minutes",
+        "give the app's identity the role that is missing (busway docs security); it takes some minutes",
     ),
     Remedy(
         "connections",
@@ -65,7 +65,7 @@ REMEDIES = (
         "does the app run? az functionapp show --query state, then busway functions; look for exceptions of the host",
     ),
 )
-OTHERWISE = Remedy("other", (), "read the log of the app for TASK: docs/troubleshooting.md")
+OTHERWISE = Remedy("other", (), "read the log of the app for TASK, then busway docs troubleshooting")
 
 
 def remedy_for(reason: str) -> Remedy:

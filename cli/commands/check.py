@@ -25,7 +25,7 @@ def check(
     Load all connections and tasks and print every problem with its file and the path in it.
 
     If the files can be read, they are then reviewed together: loops, rules that select nothing, routes that no message
-    reaches, and so on. Each finding says what to do; docs/checks.md has more. An error is a configuration that
+    reaches, and so on. Each finding says what to do; `busway docs checks` has more. An error is a configuration that
     loses messages or sends them in an endless loop; everything else is a warning.
 
     Entities are known only from Config.json files, in the format of Microsoft's emulators: those in FOLDER/entities

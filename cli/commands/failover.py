@@ -24,7 +24,7 @@ Show and change the site that applications use.
 
 The active site is recorded in a DNS zone file, in a JSON document, or in Azure DNS; applications look it up there.
 `failover.yaml`, next to connections.yaml, names the sites, the place of the record, and the entities that must be empty
-before consumers leave a site. docs/failover.md has an example of each kind and a runbook.
+before consumers leave a site. `busway docs failover` has an example of each kind and a runbook.
 """,
 )
 

@@ -43,7 +43,7 @@ def plan(
     Compare the queues, topics, subscriptions, rules and hubs that the tasks need with those that exist.
 
     The needs come from all files of the configuration folder; what tasks do not decide, and the entities of
-    applications, may be in its topology.yaml (docs/topology.md). Namespaces are read with the app settings of
+    applications, may be in its topology.yaml (`busway docs topology`). Namespaces are read with the app settings of
     their connections. Nothing is changed.
 
     `+` is created, `~` changed, `-` deleted; `!` cannot change in place, or is an error; `?` is deleted only with

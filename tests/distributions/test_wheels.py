@@ -58,7 +58,18 @@ container.get_exposed_port = {5672: 40001, 5673: 40002, 5300: 40003}.get
 print(container.service_bus, container.event_hubs, container.administration)
 """
 DISTRIBUTIONS = {
-    "busway": Distribution(".", "busway", "3.13", "", (("busway --help", "Usage: busway"), (NEW, "packaged"))),
+    "busway": Distribution(
+        ".",
+        "busway",
+        "3.13",
+        "",
+        (
+            ("busway --help", "Usage: busway"),
+            (NEW, "packaged"),
+            ("cd orders && busway docs docs/runbook.md#alert-held", "### Alert: held"),
+            ("cd orders && busway docs 'receiver with a higher epoch'", "troubleshooting#messages-do-not-arrive"),
+        ),
+    ),
     "busway-broker": Distribution(
         "broker",
         "busway_broker",
@@ -113,7 +124,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     copy, out = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
     listed = run("git ls-files --cached --others --exclude-standard", ROOT).splitlines()
     for name in listed:
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "broker/tests/")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/images/", "broker/tests/")):
             target = copy / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, target)
@@ -155,6 +166,10 @@ def test_the_command_works_from_its_wheel_in_an_empty_folder(wheels: dict[str, P
     busway = f'busway() {{ {sys.executable} -m busway "$@"; }}; '
     printed = run(busway + NEW, tmp_path / "empty", PYTHONPATH=str(tmp_path / "site"))
     assert printed.endswith("packaged\n")
+    page = run(
+        busway + "busway docs docs/runbook.md#alert-held", tmp_path / "empty/orders", PYTHONPATH=str(tmp_path / "site")
+    )
+    assert page.startswith("### Alert: held\n")
     package = tmp_path / "empty/orders/build"
     assert (package / "app/function_app.py").is_file()
     assert (package / "nightly/jobs/reconcile/busway_reconcile/container.py").is_file()
