@@ -1,61 +1,62 @@
-"""docs/contribute/seeds.md: every statement has a page and a test that exist, or the reason why it is not kept."""
+"""tests/seeds.yaml: every statement has a section of a page and tests that exist; docs/contribute/seeds.md counts them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+from cli.pages import anchor
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/contribute/seeds.md").read_text(encoding="utf-8")
-_NOT, _SHORTEST_REASON = "Not: ", 20
+SEEDS = yaml.safe_load((ROOT / "tests/seeds.yaml").read_text(encoding="utf-8"))
 
 
-def rows(page: str) -> list[list[str]]:
-    """Return the cells of all rows."""
-    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| statement |")]
-    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+def problems(seed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with a statement."""
+    statement = seed["statement"]
+    if not seed["pages"]:
+        yield f"{statement} has no page"
+    if not seed["tests"]:
+        yield f"{statement} has no test"
+    yield from (f"{statement} {name} does not exist" for name in seed["pages"] if not _has_section(name))
+    yield from (f"{statement} {name} does not exist" for name in seed["tests"] if not _has_test(name))
 
 
-def problems(page: str) -> Iterator[str]:
-    """Yield what is wrong with the rows of *page*; that its links resolve is checked for all pages."""
-    for statement, where, evidence in rows(page):
-        if evidence.startswith(_NOT):
-            if len(evidence) < len(_NOT) + _SHORTEST_REASON:
-                yield f"{statement} has no reason"
-            continue
-        tests = re.findall(r"`([^`]+)`", evidence)
-        if "](" not in where:
-            yield f"{statement} has no page"
-        if not tests:
-            yield f"{statement} has no test"
-        yield from (f"{statement} {test} does not exist" for test in tests if not _exists(test))
+def _has_section(link: str) -> bool:
+    path, _, section = link.partition("#")
+    page = ROOT / path
+    return page.is_file() and (not section or section in map(anchor, re.findall(r"^#+ (.*)", page.read_text(), re.M)))
 
 
-def _exists(test: str) -> bool:
-    path, _, name = test.partition("::")
+def _has_test(name: str) -> bool:
+    path, _, function = name.partition("::")
     file = ROOT / path
-    return file.is_file() and (not name or f"def {name}(" in file.read_text(encoding="utf-8"))
+    return file.is_file() and (not function or f"def {function}(" in file.read_text(encoding="utf-8"))
 
 
-def test_every_statement_has_a_page_and_a_test_or_a_reason() -> None:
-    assert list(problems(PAGE)) == []
-    kept = [row for row in rows(PAGE) if not row[2].startswith(_NOT)]
-    assert f"{len(kept)} statements are kept, {len(rows(PAGE)) - len(kept)} are not." in PAGE
+def test_every_statement_has_a_page_and_a_test() -> None:
+    found = [seed for article in SEEDS.values() for seed in article]
+    assert [problem for seed in found for problem in problems(seed)] == []
+    assert f"{len(found)} statements are kept" in (ROOT / "docs/contribute/seeds.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("row", "problem"),
+    ("page", "test", "problem"),
     [
-        ("| Bare. | - | `tests/unit/test_pages.py` |", "Bare. has no page"),
-        ("| Bare. | [kafka](kafka.md) | - |", "Bare. has no test"),
-        ("| Lazy. | - | Not: later. |", "Lazy. has no reason"),
-        ("| Gone. | [kafka](kafka.md) | `tests/unit/test_moon.py` |", "Gone. tests/unit/test_moon.py does not exist"),
+        (None, "tests/unit/test_pages.py", "Gone. has no page"),
+        ("docs/kafka.md", None, "Gone. has no test"),
+        ("docs/kafka.md#moon", "tests/unit/test_pages.py", "Gone. docs/kafka.md#moon does not exist"),
+        ("docs/kafka.md", "tests/unit/test_moon.py", "Gone. tests/unit/test_moon.py does not exist"),
         (
-            "| Gone. | [kafka](kafka.md) | `tests/unit/test_pages.py::test_moon` |",
+            "docs/kafka.md",
+            "tests/unit/test_pages.py::test_moon",
             "Gone. tests/unit/test_pages.py::test_moon does not exist",
         ),
     ],
 )
-def test_a_row_without_what_keeps_it_is_a_problem(row: str, problem: str) -> None:
-    assert list(problems(row)) == [problem]
+def test_a_statement_without_what_keeps_it_is_a_problem(page: str | None, test: str | None, problem: str) -> None:
+    seed = {"statement": "Gone.", "pages": [page] if page else [], "tests": [test] if test else []}
+    assert list(problems(seed)) == [problem]
