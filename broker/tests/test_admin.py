@@ -295,7 +295,7 @@ def test_the_namespace_has_a_name_and_a_tier(client: ServiceBusAdministrationCli
 
 
 class PlainTransport(RequestsTransport):  # type: ignore[misc] # azure-core has no type for what it loads late
-    """The transport for plain http in broker/docs/administration.md."""
+    """A transport for plain http, which the administration speaks without --tls."""
 
     def send(self, request: Any, **options: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)

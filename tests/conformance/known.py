@@ -1,4 +1,4 @@
-"""Failures that are not the broker's fault, or that stay, with the reason; broker/docs/broker.md lists them too."""
+"""Failures that are not the broker's fault, or that stay, with the reason."""
 
 import re
 
