@@ -1,4 +1,4 @@
-"""docs/failover.md, docs/failover-clients.md: what commands print, the example, the drill's report."""
+"""docs/failover.md, docs/failover-clients.md: what commands print, the example, the drill."""
 
 import json
 import re
@@ -9,9 +9,6 @@ import pytest
 import yaml
 
 from busway_clients.endpoints.document import read_document
-from cli.failover.drill.drill import Result
-from cli.failover.drill.observations import Tally
-from cli.failover.drill.report import Objectives, report
 from shared.clock import SystemClock
 from shared.tasks.failover import FailoverFile
 from tests.end_to_end.busway_process import PACKAGES, ROOT, BuswayProcess
@@ -24,7 +21,6 @@ PAGE = "".join((ROOT / f"docs/{page}.md").read_text(encoding="utf-8") for page i
 ((PATTERN, COMMANDS, PRINTED),) = re.findall(
     r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n<!-- prints -->\n```text\n(.*?)```\n", PAGE, re.DOTALL
 )
-((DRILL,),) = (re.findall(r"<!-- drill -->\n```text\n(.*?)```\n", PAGE, re.DOTALL),)
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +78,6 @@ def test_the_files_on_the_page_are_valid() -> None:
         FailoverFile.model_validate(yaml.safe_load(text))
     (document,) = re.findall(r"```json\n(\{[^`]*\"serial\"[^`]*)```", PAGE)
     assert read_document(document.encode(), "page", SystemClock().now()).serial == 12
-
-
-def test_the_report_on_the_page_has_the_rows_of_a_drill(capsys: pytest.CaptureFixture[str]) -> None:
-    report(Result(Tally(3, 3, [], {}, 0), 1.0, 1.0, 1.0, 1.0, 1.0, 0, 0, ()), Objectives())
-    names = [line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
-    assert names == [line.split("│")[1].strip() for line in DRILL.splitlines() if line.startswith("│")]
 
 
 def test_a_drill_loses_no_message() -> None:
