@@ -41,8 +41,8 @@ COLUMNS: dict[str, list[Journey]] = {
     "5 hops": [Journey(WIRE, kinds) for kinds in FIVE_HOPS],
     "Azure's host, 1 and 5 hops": [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
     "in envelopes": [Journey(ENVELOPE, "SS"), Journey(STORAGE, "SS"), Journey(GRID, "SS")],
-    "binding, body only": [Journey(BODY, "SS")],
 }
+_BODY_ONLY = Journey(BODY, "SS")
 
 NOTES = {
     "service": "Refused or not delivered by the service that it is sent to: Service Bus accepts no binary, list, map"
@@ -62,9 +62,6 @@ NOTES = {
     "([hub-sources.md](hub-sources.md#poison-for-the-host)). An event is retried forever and its partition "
     "waits; a message ends in the source's dead-letter queue, and what was received with it is delivered later. "
     "Nothing is lost, nothing is sent.",
-    "body": "An output binding carries the text of the body and nothing else; the host sets a content type"
-    " of its own, and Service Bus assigns a message id.",
-    "text": "Not UTF-8 text: it goes to `rejects`, unchanged.",
 }
 
 
@@ -186,13 +183,23 @@ def _word(specimen: Specimen, before: bytes, after: bytes) -> str:
 
 
 def table(observed: Observations) -> str:
-    """Return the table with its notes, as docs/fidelity.md shows it."""
-    found = rows(observed)
+    """Return the table of what is not kept everywhere, with its notes, as docs/fidelity.md shows it."""
+    found = [row for row in rows(observed) if any(each != Cell(KEPT) for each in row.cells)]
     names = list(dict.fromkeys(each.note for row in found for each in row.cells if each.note is not None))
     lines = [" | ".join(("| part", "what is sent", *COLUMNS)) + " |", "|---" * (2 + len(COLUMNS)) + "|"]
     for part, group in groupby(found, key=lambda row: row.part):
         for row in group:
-            cells = [f"{each.word} ({names.index(each.note) + 1})" if each.note else each.word for each in row.cells]
+            cells = (_shown(each, names) for each in row.cells)
             lines.append(" | ".join((f"| {part}", ", ".join(row.names), *cells)) + " |")
     notes = [f"{number}. {NOTES[name]}" for number, name in enumerate(names, 1)]
-    return "\n".join([*lines, "", *notes])
+    kept = [specimen.name for key, specimen in SPECIMENS.items() if cell(_BODY_ONLY, key, observed) == Cell(KEPT)]
+    body = f"A route with `via: binding` and `body_only` keeps {', '.join(kept)}, and nothing else."
+    return "\n".join(
+        ["What is not in the table, and where a cell is empty, is kept.", "", *lines, "", *notes, "", body]
+    )
+
+
+def _shown(result: Cell, names: list[str]) -> str:
+    if result == Cell(KEPT):
+        return ""
+    return f"{result.word} ({names.index(result.note) + 1})" if result.note else result.word
