@@ -61,7 +61,7 @@ class ChainOptions(Strict):
     """The definition of a sequence, and the key that signs its links."""
 
     key: KeyName
-    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
+    """Name of the secret with a JSON Web Key, or a set, of which the last one is used."""
     kid: KeyId | None = None
     """Id of the key to use, if it is not the last of the set."""
     sequence: Literal["session", "partition_key", "partition", "entity"] | ChainedProperty

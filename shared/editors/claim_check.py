@@ -30,7 +30,7 @@ class ClaimCheckOptions(Store):
     """Which bodies are stored, and where."""
 
     container: ContainerName = "busway-claims"
-    """Container in the storage account; it is created if it is missing."""
+    """Container; it is created if it is missing."""
     above: Annotated[int, Field(ge=0, le=100 * 1024 * 1024)] = 192 * 1024
     """Largest body in bytes that stays in its message; larger bodies are stored."""
 

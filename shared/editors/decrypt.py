@@ -19,7 +19,7 @@ class DecryptOptions(Strict):
     """What to decrypt, and with which keys."""
 
     key: KeyName
-    """Name of the secret with the keys: a JSON Web Key, or a set of them; the message names its key by `kid`."""
+    """Name of the secret with a JSON Web Key, or a set; the message names its `kid`."""
     fields: FieldPaths | None = None
     """Paths, such as `$.card.number`, of the fields to decrypt in a JSON body; by default the whole body."""
     missing_fields: Literal["reject", "pass"] = "reject"

@@ -32,7 +32,7 @@ class DeduplicateStore(Store):
     """A container of a storage account, for the ids of messages that have been sent."""
 
     container: ContainerName = "busway-deduplicate"
-    """Container in the storage account; it is created if it is missing."""
+    """Container; it is created if it is missing."""
 
 
 class DeduplicateOptions(Strict):

@@ -22,7 +22,7 @@ class SealingOptions(Strict):
     """The key and the algorithms of an encryption."""
 
     key: KeyName
-    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
+    """Name of the secret with a JSON Web Key, or a set, of which the last one is used."""
     kid: KeyId | None = None
     """Id of the key to use, if it is not the last of the set."""
     alg: Algorithm | None = None

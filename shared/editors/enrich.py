@@ -96,7 +96,7 @@ class EnrichOptions(Strict):
     """A table, its key and the columns to add; or facts; or both."""
 
     table: TableName | None = None
-    """File with the table (.csv, .json or .parquet): its path in the folder of connections.yaml."""
+    """File with the table (.csv, .json or .parquet), its path in the configuration folder."""
     blob: TableBlob | None = None
     """The table as a blob."""
     key: Key | None = None

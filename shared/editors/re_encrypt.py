@@ -22,7 +22,7 @@ class FromOptions(Strict):
     """The keys to decrypt with."""
 
     key: KeyName
-    """Name of the secret with the keys: a JSON Web Key, or a set of them; the message names its key by `kid`."""
+    """Name of the secret with a JSON Web Key, or a set; the message names its `kid`."""
     without_path: Literal["reject", "accept"] = "reject"
     """What happens to a field that does not say where in the body it was encrypted, as those of other software and of
     Busway 0.2.0 without `bind`. Such fields can be swapped; reject them again once the last was decrypted."""

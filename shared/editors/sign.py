@@ -25,7 +25,7 @@ class SignOptions(Strict):
     """What to sign, and with which key."""
 
     key: KeyName
-    """Name of the secret with the key: a JSON Web Key, or a set of them, of which the last one is used."""
+    """Name of the secret with a JSON Web Key, or a set, of which the last one is used."""
     kid: KeyId | None = None
     """Id of the key to use, if it is not the last of the set."""
     properties: BoundNames | None = None

@@ -39,9 +39,9 @@ class ValidateOptions(Strict):
     """The checks, at least one."""
 
     body_schema: SchemaFile | None = Field(None, alias="schema")
-    """File with a JSON Schema (2020-12) for the body: its path in the folder of connections.yaml."""
+    """File with a JSON Schema (2020-12) for the body, its path in the configuration folder."""
     avro: AvroFile | None = None
-    """File with an Avro schema for the body: its path in the folder of connections.yaml; not together with `schema`."""
+    """File with an Avro schema for the body, its path in the configuration folder; not together with `schema`."""
     form: AvroForm = Field("container", alias="as")
     """Form of Avro: `container` (its own schema may differ if Avro can resolve it), `single_object` or `raw`."""
     schema_id: SchemaId | None = None

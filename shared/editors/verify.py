@@ -22,7 +22,7 @@ class VerifyOptions(Strict):
     """The signature that a message must have."""
 
     key: KeyName
-    """Name of the secret with the keys: a JSON Web Key, or a set of them; the signature names its key by `kid`."""
+    """Name of the secret with a JSON Web Key, or a set; the signature names its `kid`."""
     properties: BoundNames | None = None
     """Properties that it must cover, besides the body; all covered properties are always compared."""
     signature: Annotated[str, Field(min_length=1)] = SIGNATURE

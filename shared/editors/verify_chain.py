@@ -51,7 +51,7 @@ class VerifyChainOptions(Strict):
     """The link that a message must have."""
 
     key: KeyName
-    """Name of the secret with the keys: a JSON Web Key, or a set of them; a link names its key by `kid`."""
+    """Name of the secret with a JSON Web Key, or a set; a link names its `kid`."""
     chain_of: Annotated[str, Field(min_length=1)] | None = None
     """Site and entity, such as `west/orders`, where the messages must have been chained; by default anywhere."""
     properties: BoundNames = (MESSAGE_ID,)

@@ -105,12 +105,12 @@ class Connection(Strict):
 
 
 class Rule(Strict):
-    """A rule of the source subscription, which the broker runs; declared so that it can be checked and deployed."""
+    """A rule of a subscription, which the broker runs."""
 
     filter: FilterText
     """SQL filter: the messages that the subscription gets."""
     action: ActionText | None = None
-    """SQL action on them, such as `SET replication = 1`."""
+    """SQL action on them."""
 
 
 class Source(Strict):

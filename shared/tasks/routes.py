@@ -74,7 +74,7 @@ class Route(Strict):
     when: FilterText | None = None
     """SQL filter; without it the route takes every message."""
     action: ActionText | None = None
-    """SQL action on the copy, such as `SET lane = 'express'`."""
+    """SQL action on the copy."""
     via: Literal["sdk", "binding"] = "sdk"
     """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
     body_only: bool = False

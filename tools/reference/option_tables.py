@@ -58,7 +58,7 @@ class OptionTables:
             yield from self.of_model(whole, model)
             return
         yield from _HEAD
-        yield f"| `{name}` | {self._type(option)} | required | {cell(option.get('description', ''))} |"
+        yield f"| `{name}` | {self._type(option)} (required) | {cell(option.get('description', ''))} |"
         yield ""
         yield from self._of_mappings()
 
@@ -78,8 +78,9 @@ class OptionTables:
             if "const" in option:
                 continue
             default = "required" if name in required else _default(option)
+            value = f"{self._type(option)} ({default})" if default else self._type(option)
             words = option.get("description") or _words_of(self._resolved(option)[1])
-            yield f"| `{name}` | {self._type(option)} | {default} | {cell(words)} |"
+            yield f"| `{name}` | {value} | {cell(words)} |"
         yield ""
 
     def _resolved(self, schema: Schema) -> tuple[str, Schema]:
@@ -114,7 +115,7 @@ class OptionTables:
         return _scalar(schema)
 
 
-_HEAD = ("| option | type | default | |", "|---|---|---|---|")
+_HEAD = ("| option | value (default) | |", "|---|---|---|")
 
 
 def _label(name: str, model: Schema) -> str:
@@ -150,7 +151,7 @@ def _bounds(schema: Schema) -> str:
 def _default(option: Schema) -> str:
     value = option.get("default")
     if value is None or isinstance(value, dict):
-        return "-"
+        return ""
     if option.get("pattern") == DURATION_PATTERN and (duration := written(str(value))) is not None:
         return code(_as_written(duration))
     return code(value)

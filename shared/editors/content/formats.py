@@ -93,7 +93,7 @@ class AvroFormat(Strict):
 
     format: Literal["avro"]
     avro_schema: AvroFile | None = Field(None, alias="schema")
-    """File with the schema: its path in the folder of connections.yaml; optional for reading containers."""
+    """File with the schema, its path in the configuration folder; optional for reading containers."""
     form: AvroForm = Field("container", alias="as")
     """`container` includes the schema, `single_object` its fingerprint, `raw` neither."""
     schema_id: SchemaId | None = None
@@ -123,7 +123,7 @@ class ProtobufFormat(Strict):
 
     format: Literal["protobuf"]
     descriptors: File
-    """File from protoc --descriptor_set_out --include_imports: its path in the folder of connections.yaml."""
+    """File from protoc --descriptor_set_out --include_imports, its path in the configuration folder."""
     message: str
     """Full name of the body's message, such as acme.Order."""
     unknown_fields: Literal["reject", "drop"] = "reject"

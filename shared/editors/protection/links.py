@@ -40,9 +40,9 @@ class StoreOptions(Strict):
     """Where the state of each sequence is stored."""
 
     setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-    """App setting of a storage account, like that of a connection, or of `file:PATH`, for an app on one machine."""
+    """App setting of a storage account, or `file:PATH`."""
     container: Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")] = "busway-chains"
-    """Container in the storage account; it is created if it is missing."""
+    """Container; it is created if it is missing."""
 
     def open(self, task: TaskFacts, place: str) -> Documents:
         """Return the store; raises ConfigError if the app setting cannot be used."""

@@ -28,9 +28,9 @@ class Store(Strict):
     """A container of a storage account."""
 
     setting: SettingName
-    """App setting of a storage account, like that of a connection, or of `file:PATH`, for an app on one machine."""
+    """App setting of a storage account, or `file:PATH`."""
     container: ContainerName
-    """Container in the storage account; it is created if it is missing."""
+    """Container; it is created if it is missing."""
 
     def open(self, task: TaskFacts, place: str) -> Blobs:
         """Return the store; raises ConfigError if the app setting cannot be used."""
