@@ -1,4 +1,4 @@
-"""tests/seeds.yaml: every statement has a section of a page and tests that exist; docs/contribute/seeds.md counts them."""
+"""tests/seeds.yaml: every statement has a section of a page and tests; docs/contribute/seeds.md counts them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,9 @@ def problems(seed: Mapping[str, Any]) -> Iterator[str]:
 def _has_section(link: str) -> bool:
     path, _, section = link.partition("#")
     page = ROOT / path
-    return page.is_file() and (not section or section in map(anchor, re.findall(r"^#+ (.*)", page.read_text(), re.M)))
+    return page.is_file() and (
+        not section or section in map(anchor, re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE))
+    )
 
 
 def _has_test(name: str) -> bool:
