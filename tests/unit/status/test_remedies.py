@@ -53,7 +53,5 @@ def test_a_remedy_names_the_task() -> None:
 
 
 def test_the_page_lists_every_remedy() -> None:
-    rows = re.findall(
-        r"^\| ([\w ]+) \| (?:\*.*?|anything else) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert rows == [(remedy.name, remedy.text) for remedy in (*REMEDIES, OTHERWISE)]
+    names = re.findall(r"in metrics and alerts: ([^.]*)\.", PAGE.read_text(encoding="utf-8"))
+    assert " ".join(names[0].split()).split(", ") == [remedy.name for remedy in (*REMEDIES, OTHERWISE)]
