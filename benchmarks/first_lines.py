@@ -40,6 +40,10 @@ source: {connection: hubs, hub: telemetry}
 routes: [{target: {connection: east, queue: orders}}]
 rejects: {connection: west, queue: rejected}
 """
+_MANIFEST = """
+{"manifest": 1, "messages": 1, "missing": 1}
+{"task": "telemetry", "src_site": "hubs", "src_entity": "telemetry", "src_part": 0, "src_seq": 7, "enqueued_time": 1}
+"""
 COMMANDS = (
     "send west/orders hello",
     "send hubs/telemetry hello",
@@ -49,10 +53,15 @@ COMMANDS = (
     "messages list hubs/telemetry",
     "dead show west/orders 1",
     "dead resend west/orders --all",
+    "rejects show orders 1",
     "messages drop west/orders --all --yes",
     "status",
     "trace a",
+    "reconcile --date 2026-11-20",
+    "repair repair.jsonl",
+    "delete-raw --before 2026-10-01",
     "plan",
+    "apply",
     "export west",
     "evacuate west/orders --to east",
     "pause orders",
@@ -169,6 +178,7 @@ def _written(folder: Path, ports: Sequence[int]) -> dict[str, str]:
     (folder / "tasks").mkdir()
     (folder / "connections.yaml").write_text(_CONNECTIONS)
     (folder / "tasks/all.yaml").write_text(_TASKS)
+    (folder / "repair.jsonl").write_text(_MANIFEST.lstrip())
     (folder / "journal.yaml").write_text("blob: {setting: JOURNAL, container: journal}\n")
     bus, admin = ports
     endpoint = f"Endpoint=sb://127.0.0.1:{bus};{_KEY}"

@@ -45,6 +45,28 @@ def journal_at(journal: str | None, folder: Path) -> tuple[str, str | None]:
     return container_url(blob.setting, os.environ, blob.container), os.environ.get(blob.setting) or None
 
 
+def check_answers(address: str, storage: str | None) -> None:
+    """
+    Raise TargetUnavailable if the container of `journal_at` does not answer or refuses.
+
+    The job itself is patient, as a night must be. Only Spark knows how to sign in at other addresses.
+    """
+    if not address.startswith(("http://", "https://")):
+        return
+    from azure.core.exceptions import AzureError
+
+    from busway_reconcile.read.staging import container
+
+    client, _ = container(address, storage, **_PATIENCE)
+    url = client.url.partition("?")[0]
+    waits_for(f"the journal in {url}")
+    try:
+        for _ in client.list_blobs(results_per_page=1):
+            return
+    except AzureError as error:
+        raise TargetUnavailable(f"{url}: {type(error).__name__}") from error
+
+
 def removed_taps(folder: Path) -> list[str]:
     """Return the taps that journal.yaml in *folder* lists as removed, if there is one; raises ConfigError."""
     from shared.tasks.files import JOURNAL, load

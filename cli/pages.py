@@ -90,9 +90,10 @@ def text_of(asked: str, known: list[Page]) -> str | None:
     name = link.rpartition("docs/")[2].removesuffix(".md")
     while name.startswith("../"):
         name = name.removeprefix("../")
-    page = next((page for page in known if page.name == (name or _INDEX)), None)
+    page = None if wanted and not link else next((page for page in known if page.name == (name or _INDEX)), None)
     if page is None:
-        texts = [section.text for page in known for section in page.sections if section.anchor == anchor(asked)]
+        alone = anchor(asked)
+        texts = [section.text for page in known for section in page.sections if section.anchor == alone]
         return texts[0] if len(texts) == 1 else None
     if not wanted:
         return page.text

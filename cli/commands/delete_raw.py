@@ -38,10 +38,11 @@ def delete_raw(
 
     busway delete-raw --before 2026-10-01 --yes
     """
-    from cli.journal import journal_at
+    from cli.journal import check_answers, journal_at
     from cli.spark import check_spark, run_job
 
     check_spark()
     source, storage = journal_at(journal, folder)
+    check_answers(source, storage)
     options = ["--before", f"{before:%Y-%m-%d}", "--memory", memory, *["--yes"] * yes]
     raise typer.Exit(run_job(source, out, options, storage, program="busway_reconcile.delete_raw"))

@@ -77,11 +77,12 @@ def reconcile(
         if hourly and is_used:
             raise ConfigError([Problem(f"--hourly and {name}", "exclude each other", "use only one of them")])
 
-    from cli.journal import journal_at, removed_taps
+    from cli.journal import check_answers, journal_at, removed_taps
     from cli.spark import check_spark, run_job
 
     check_spark()
     source, storage = journal_at(journal, folder)
+    check_answers(source, storage)
     when = datetime.now(UTC) - timedelta(days=1) if day is None else day
     options = ["--hourly"] if hourly else ["--date", f"{when:%Y-%m-%d}"]
     options += ["--grace-minutes", str(grace_minutes), "--late-minutes", str(late_minutes)]

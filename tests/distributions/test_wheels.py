@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import busway_reconcile
+
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
@@ -173,6 +175,14 @@ def test_the_command_works_from_its_wheel_in_an_empty_folder(wheels: dict[str, P
     package = tmp_path / "empty/orders/build"
     assert (package / "app/function_app.py").is_file()
     assert (package / "nightly/jobs/reconcile/busway_reconcile/container.py").is_file()
+
+
+def test_the_job_without_a_spark_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert busway_reconcile.run("--help") == 2
+    assert "pip install 'busway-reconcile[local]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["busway-broker", "busway-reconcile"])

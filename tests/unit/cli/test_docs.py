@@ -31,6 +31,7 @@ def docs(*words: str) -> Result:
         ("docs/runbook.md#alert-held", "### Alert: held"),
         ("https://github.com/OWNER/busway/blob/main/docs/runbook.md#alert-held", "### Alert: held"),
         ("alert-held", "### Alert: held"),
+        ("#alert-held", "### Alert: held"),
         ("Alert: held", "### Alert: held"),
     ],
 )

@@ -1,3 +1,4 @@
+import socket
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -55,6 +56,22 @@ def test_a_missing_journal_is_an_error(java: InstallJava, monkeypatch: pytest.Mo
     result = RUNNER.invoke(app, ["reconcile", "--journal", str(tmp_path / "nowhere")])
     assert result.exit_code == 2
     assert "nowhere: folder not found" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["reconcile"], ["delete-raw", "--before", "2026-10-01"]])
+def test_a_container_that_does_not_answer_is_reported_before_spark_starts(
+    command: list[str], java: InstallJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    java("17.0.15")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/devstoreaccount1"
+    account = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=a2V5"
+    monkeypatch.setenv("AzureWebJobsStorage", f"{account};BlobEndpoint={address}")
+    monkeypatch.chdir(tmp_path)
+    result = RUNNER.invoke(app, [*command, "--journal", f"{address}/journal"])
+    assert result.exit_code == 2
+    assert f"{address}/journal: ServiceRequestError" in result.stderr
+    assert not (tmp_path / "build").exists()
 
 
 def test_the_job_gets_the_options_of_the_command(
