@@ -55,14 +55,15 @@ def check_answers(address: str, storage: str | None) -> None:
         return
     from azure.core.exceptions import AzureError
 
-    from busway_reconcile.read.staging import container
+    from busway_reconcile.read.staging import JournalUnreachable, container, listed
 
-    client, _ = container(address, storage, **_PATIENCE)
+    client, prefix = container(address, storage, **_PATIENCE)
     url = client.url.partition("?")[0]
     waits_for(f"the journal in {url}")
     try:
-        for _ in client.list_blobs(results_per_page=1):
-            return
+        next(listed(client, prefix), None)
+    except JournalUnreachable as error:
+        raise TargetUnavailable(str(error)) from error
     except AzureError as error:
         raise TargetUnavailable(f"{url}: {type(error).__name__}") from error
 

@@ -1,7 +1,9 @@
 import socket
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from typer.main import get_command
@@ -72,6 +74,32 @@ def test_a_container_that_does_not_answer_is_reported_before_spark_starts(
     assert result.exit_code == 2
     assert f"{address}/journal: ServiceRequestError" in result.stderr
     assert not (tmp_path / "build").exists()
+
+
+class _OtherServer(BaseHTTPRequestHandler):
+    """Answers as no storage account does."""
+
+    def do_GET(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"error": {"reason": "not found"}}')
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def test_another_server_in_place_of_the_storage_is_reported(java: InstallJava, monkeypatch: pytest.MonkeyPatch) -> None:
+    java("17.0.15")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _OtherServer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/devstoreaccount1"
+        account = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=a2V5"
+        monkeypatch.setenv("AzureWebJobsStorage", f"{account};BlobEndpoint={address}")
+        result = RUNNER.invoke(app, ["reconcile", "--journal", f"{address}/journal"])
+        server.shutdown()
+    assert result.exit_code == 2
+    assert f"{address}/journal: the answer is not a storage account's" in result.stderr
 
 
 def test_the_job_gets_the_options_of_the_command(

@@ -1,7 +1,7 @@
 """Download of a journal from a storage account, where Spark cannot read it: a laptop, Azurite, Container Apps."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from hashlib import blake2b
@@ -70,6 +70,15 @@ def path_below(folder: Path, name: str) -> Path:
     return folder.joinpath(*parts)
 
 
+def listed(client: ContainerClient, start: str) -> Iterator[BlobProperties]:
+    """Yield the blobs whose names begin with *start*; raises JournalUnreachable, or an error of the SDK."""
+    try:
+        yield from client.list_blobs(name_starts_with=start)
+    except TypeError as error:
+        # azure-storage-blob 12.31 fails so at an error without a message: that of a proxy, or of another server.
+        raise JournalUnreachable(f"{client.url.split('?')[0]}: the answer is not a storage account's") from error
+
+
 def stage(
     client: ContainerClient,
     prefix: str,
@@ -91,8 +100,8 @@ def stage(
     start = f"{prefix}/{_PREFIX}" if prefix else _PREFIX
     since = None if not wanted else start_of(min(wanted))
     try:
-        listed = (blob for blob in client.list_blobs(name_starts_with=start) if not _is_folder(blob))
-        blobs = [blob for blob in listed if wanted is None or _hour(blob) in wanted]
+        files = (blob for blob in listed(client, start) if not _is_folder(blob))
+        blobs = [blob for blob in files if wanted is None or _hour(blob) in wanted]
         new = [blob for blob in blobs if not _is_downloaded(blob, folder, prefix)]
         new_of_capture = [blob for blob in _captured(client, prefix, since) if not _is_converted(blob, folder)]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
