@@ -10,15 +10,12 @@ from shared.editors.options import AS_WRITTEN, Strict
 
 
 class HeartbeatOptions(Strict):
-    """A message that the app sends through each route of the task to see it arrive; docs/heartbeats.md."""
+    """A message that the app sends through each route of the task to see it arrive."""
 
     every: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=5), le=timedelta(hours=1)), AS_WRITTEN]
     """Time from one to the next: 5s to 1h."""
     visible: bool = False
-    """
-    Whether all who read a source hub, or a target queue or hub, may see heartbeats. Without it a hub cannot be the
-    source, and routes to queues and hubs end in an entity of their own beside the target.
-    """
+    """Whether all who read a source hub, or a target queue or hub, may see heartbeats."""
 
 
 class HeartbeatSource(Protocol):

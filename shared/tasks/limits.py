@@ -35,16 +35,12 @@ class Limits(Strict):
     ] = DEFAULT_REJECTS_IN_A_ROW
     """
     Number of rejected messages that stops the task: in a row before the first good message, and again that number for
-    each good one, up to a hundred times (ten times for what a target refuses); `off` for no limit. A webhook has none
-    by default, because it has many senders.
+    each good one, up to a hundred times; `off` for no limit, the default of a webhook.
     """
     edit_time: Annotated[
         timedelta, Field(strict=False, ge=timedelta(milliseconds=10), le=timedelta(seconds=60)), AS_WRITTEN
     ] = timedelta(seconds=DEFAULT_SECONDS)
-    """
-    Processor time that an editor may take for each 256 KiB of a message: 10ms to 60s; one that takes
-    longer is rejected. A `python` editor has ten times as long, by the clock.
-    """
+    """Processor time of an editor for each 256 KiB of a message: 10ms to 60s; a `python` editor has ten times that."""
     rate: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
     """Messages per second that each instance sends at most, all lanes together; by default as many as it can."""
     hold: Annotated[timedelta, Field(strict=False, ge=timedelta(seconds=1), le=LONGEST_HOLD), AS_WRITTEN] = DEFAULT_HOLD

@@ -224,17 +224,11 @@ class TaskFile(Strict):
     routes: Annotated[tuple[Route, ...], Field(strict=False, min_length=1)]
     """Routes, of which the first whose `when` is true takes a message."""
     rejects: Target | None = None
-    """Target of rejected messages; required for hubs and dead-letter sub-queues, which have no dead-letter queue."""
+    """Target of rejected messages; required for hubs and dead-letter sub-queues."""
     lanes: Annotated[int, Field(ge=1, le=MOST_LANES)] = 1
-    """
-    Functions that take from the queue or subscription side by side, each one batch, with sessions each from another
-    session. On a plan that scales each function by itself, every lane has instances of its own.
-    """
+    """Functions that take from the queue or subscription side by side, with sessions each from another session."""
     dispatch: Literal["batch", "single"] = "batch"
-    """
-    `single`: the host delivers each message of the queue or subscription by itself, renews its lock and settles it, as
-    many at a time as host.json allows. Busway gathers them into batches for the target.
-    """
+    """`single`: the host delivers and settles each message by itself; Busway gathers them for the target."""
     throughput: Throughput | None = None
     """Lets Busway choose `lanes` or `dispatch`, unless the task names them."""
     ttl: Annotated[

@@ -76,12 +76,9 @@ class Route(Strict):
     action: ActionText | None = None
     """SQL action on the copy."""
     via: Literal["sdk", "binding"] = "sdk"
-    """`binding`: the host sends, through an output binding of the function; docs/output-bindings.md compares them."""
+    """`binding`: the host sends, through an output binding of the function."""
     body_only: bool = False
-    """
-    With `via: binding`, to a storage queue or to Event Grid, where it must be a CloudEvent: send only the body, which
-    must be UTF-8 text unless its encoding is base64, instead of envelopes with whole messages.
-    """
+    """With `via: binding`, to a storage queue or to Event Grid: send only the body, instead of envelopes."""
     max_message_bytes: Annotated[int, Field(ge=1000, le=100_000_000)] = DEFAULT_MAX_MESSAGE_BYTES
     """With `via: binding`: size of the largest text; one message that needs more is rejected."""
 

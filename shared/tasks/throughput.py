@@ -33,7 +33,7 @@ class Levers(NamedTuple):
 
 
 class Throughput(Strict):
-    """What decides how the messages of a task are taken; docs/tuning.md has the rule."""
+    """What decides how the messages of a task are taken."""
 
     round_trip: Annotated[timedelta, Field(strict=False, ge=timedelta(0), le=timedelta(seconds=10)), AS_WRITTEN]
     """The round trip from the app to its farthest target, such as 80ms; at most 10s."""

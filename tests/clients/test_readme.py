@@ -30,7 +30,6 @@ def places() -> Iterator[Any]:
         QueueConfig(name="orders", requires_session=True),
         QueueConfig(name="invoices"),
         QueueConfig(name="letters"),
-        QueueConfig(name="parcels"),
         QueueConfig(name="statuses", requires_session=True),
     )
     with RunningBroker([NamespaceConfig(name=name, queues=queues) for name in ("west", "east")]) as broker:
@@ -49,7 +48,7 @@ def relays() -> Iterator[Any]:
 
 
 def test_every_example_is_run() -> None:
-    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 9
+    assert PAGE.count("```python") == len(EXAMPLES) == PAGE.count("<!-- run:") == 7
 
 
 @pytest.mark.usefixtures("relays")
