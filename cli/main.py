@@ -51,7 +51,7 @@ GROUPS: dict[str, dict[str, _Entry]] = {
         "status": _Entry("Show what every task does now, how far behind it is, and why.", "status", "status", 2),
         "trace": _Entry("Show every hop of one message, from the journals.", "trace", "trace", 2),
         "reconcile": _Entry("Reconcile the journals of one day: one verdict per message.", "reconcile", "reconcile", 2),
-        "docs": _Entry("Print a page of the documentation, or what it says about an error.", "docs", "docs"),
+        "docs": _Entry("Print a page, or what the pages say about an error.", "docs", "docs"),
     },
     "Operate": {
         "pause": _Entry("Stop tasks; their messages stay at the sources.", "pause", "pause", 2),

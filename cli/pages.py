@@ -12,6 +12,7 @@ from busway import ROOT
 FOLDERS = ("docs", "docs/editors", "docs/patterns", "docs/reference")
 _INDEX = "README"
 _FEWEST_WORDS = 3
+_LONG = 8
 _MARKS = re.compile(r"[`*]|\[(?=[^\]]*\]\()|\]\([^)]*\)")
 
 
@@ -59,7 +60,7 @@ class Page:
 
 
 def longest_found(words: str, lines: list[tuple[str, str]]) -> str | None:
-    """Return as much of *words* as one of *lines* has: all, or at least three in a row."""
+    """Return as much of *words* as one of *lines* has: all, three or more in a row, or else the rarest long word."""
     text = "\n".join(line for _, line in lines).lower()
     parts = words.lower().split()
     for length in range(len(parts), min(len(parts), _FEWEST_WORDS) - 1, -1):
@@ -67,7 +68,8 @@ def longest_found(words: str, lines: list[tuple[str, str]]) -> str | None:
             found = " ".join(parts[start : start + length])
             if found in text:
                 return found
-    return None
+    long = [word for word in parts if len(word) >= _LONG and word in text]
+    return min(long, key=text.count, default=None)
 
 
 def anchor(title: str) -> str:

@@ -23,6 +23,7 @@ def docs(
     from cli.output import print_wrapped
     from cli.pages import longest_found, pages, text_of
     from shared.errors import ConfigError, Problem
+    from shared.remedies import OTHERWISE, remedy_for
 
     asked = " ".join(words or [])
     known = pages()
@@ -30,6 +31,9 @@ def docs(
     if text is not None:
         _print_page(text)
         return
+    remedy = remedy_for(asked)
+    if remedy is not OTHERWISE:
+        print_wrapped(f"What to do: {remedy.text}.")
     lines = [line for page in known for line in page.lines()]
     part = longest_found(asked, lines)
     if part is None:

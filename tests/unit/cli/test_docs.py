@@ -62,6 +62,7 @@ def test_a_comment_in_an_example_is_no_heading(tmp_path: Path, monkeypatch: pyte
             "runbook#when-a-target-does-not-accept-messages: ",
             "No line has all of it",
         ),
+        (("warning of order-lost in orders",), "reference/checks#findings-of-busway-check: ", "'order-lost'"),
     ],
 )
 def test_an_error_leads_to_the_lines_about_it(asked: tuple[str, ...], place: str, stderr: str) -> None:
@@ -69,6 +70,13 @@ def test_an_error_leads_to_the_lines_about_it(asked: tuple[str, ...], place: str
     assert found.exit_code == 0
     assert any(line.startswith(place) for line in found.stdout.splitlines())
     assert stderr in found.stderr
+
+
+def test_a_reason_that_has_a_remedy_gets_it_first() -> None:
+    found = docs(
+        "east/orders: the target refuses to take messages, its quota is exceeded: amqp:resource-limit-exceeded"
+    )
+    assert found.stdout.startswith("What to do: start the consumers of the target")
 
 
 def test_words_of_many_lines_are_cut() -> None:
