@@ -53,7 +53,7 @@ def example_of(case: Path) -> Iterator[str]:
             "",
         )
     else:
-        yield from (f"What comes in and goes out: [`{case.name}`](../../{case.relative_to(ROOT)}).", "")
+        yield from (f"In and out: [`{case.name}`](../../{case.relative_to(ROOT)}).", "")
 
 
 def _is_key(value: object) -> bool:
