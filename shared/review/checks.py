@@ -42,7 +42,8 @@ _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 ENDLESS_LOOP = _check(
     _ERROR,
     "endless-loop",
-    "Messages come back to an entity where they were and are copied again, endlessly.",
+    "Messages come back to an entity where they were and are copied again, endlessly: no task on the path "
+    "prevents loops, and no rule stops messages that were copied before.",
     "remove `loop_prevention: off` from one of the tasks, or give each subscription on the path a rule such as "
     "`replication IS NULL` with the action `SET replication = 1`",
 )
@@ -62,13 +63,14 @@ LOOP_THROUGH_REJECTS = _check(
 POSSIBLE_LOOP = _check(
     _WARNING,
     "possible-loop",
-    "Messages can come back to an entity where they were; the task files do not say whether a rule stops them.",
+    "Messages can come back to an entity where they were. The task files do not say whether a rule stops them there.",
     "remove `loop_prevention: off` from one of the tasks, or declare the rule of each subscription in its task",
 )
 ONE_BIT_MARK = _check(
     _ERROR,
     "one-bit-mark",
-    "A mark that says only that a message was copied stops it at its second site: further sites never get it.",
+    "A mark that says only that a message was copied stops it at its second site. In a ring of three sites, or a "
+    "hub with spokes, the other sites never get it.",
     "select by the path instead of the mark: remove the rule and let `loop_prevention` stop messages that come "
     "back, or connect every site with every other site",
 )
@@ -81,7 +83,8 @@ MARK_ENDS_CHAIN = _check(
 GUARD_WITHHOLDS = _check(
     _ERROR,
     "guard-withholds",
-    "Messages are sent to another entity of a site that they have already left: loop prevention withholds them.",
+    "Messages are sent to another entity of a site that they have already left. That is not a loop, but loop "
+    "prevention withholds every message that returns to a site.",
     "set `loop_prevention: off` in this task, or let the first task send to the last entity directly",
 )
 HOPS_TOO_FEW = _check(
@@ -112,7 +115,8 @@ TWO_NAMES_OF_A_NAMESPACE = _check(
 HISTORY_CHANGED = _check(
     _WARNING,
     "history-changed",
-    "An action changes a property in which Busway keeps the path of a message.",
+    "An action changes a property in which Busway keeps a message's path. Loop prevention and conditions on "
+    "`[repl-dlq-source]` then use wrong data.",
     "do not change properties that begin with repl- in actions",
 )
 
@@ -127,13 +131,15 @@ RULE_NEVER_TRUE = _check(
 DOUBLE_QUOTED_TEXT = _check(
     _ERROR,
     "double-quoted-text",
-    'A rule compares with, or sets, a name in double quotes, which is a property and not text: `color = "red"`.',
+    "A rule compares with, or sets, a name in double quotes. In the SQL of Service Bus that is a property, not text: "
+    '`color = "red"` compares with the property named red.',
     "write text in single quotes; if the property is meant, write it in brackets: [color]",
 )
 RULE_NEEDS_ITS_MARK = _check(
     _ERROR,
     "rule-needs-its-mark",
-    "The rule compares a mark that only its own action sets, so no message is ever selected: `replication <> 1`.",
+    "The rule compares a mark that only its own action sets. Without the mark the comparison is unknown, not true, so "
+    "no message is ever selected: `replication <> 1` is the usual case.",
     "write `replication IS NULL`, with the mark's own name",
 )
 FILTER_WITHHOLDS_ALL = _check(
@@ -152,8 +158,8 @@ MARK_OF_ANOTHER_TYPE = _check(
 DEFAULT_BESIDE_ACTION = _check(
     _WARNING,
     "default-beside-action",
-    "Beside a rule with an action, the subscription has one that selects everything: each message is "
-    "copied twice, once without the mark.",
+    "Beside a rule with an action, the subscription has a rule that selects everything: each message is copied "
+    "twice, once with the mark and once without.",
     "delete the rule $Default from the subscription",
     needs_entities=True,
 )
@@ -211,8 +217,9 @@ ENTITY_MISSING = _check(
 PARTITION_COUNTS = _check(
     _WARNING,
     "partition-counts-differ",
-    "The task keeps partitions, and the target's hub has more of them: events that an application sends "
-    "there by key may go to another partition than the copies with that key.",
+    "The task keeps partitions, and the target's hub has more partitions than the source's. The additional ones "
+    "stay empty, and events that an application sends to the target by key may go to another partition than the "
+    "copies with that key.",
     "give both hubs the same number of partitions, or leave `partition` out so that the key decides",
     needs_entities=True,
 )
@@ -226,16 +233,18 @@ PARTITION_MISSING = _check(
 BINARY_PROPERTIES = _check(
     _WARNING,
     "binary-properties",
-    "Azure's Functions host cannot pass events with binary, list, array or map properties, and none of a "
-    "Kafka producer that has a key or a header: the partition is stuck, and nothing is lost.",
+    "Azure's Functions host cannot pass events with binary, list, array or map properties to a function, and none of "
+    "a Kafka producer that has a key or a header. A batch with such an event fails before Busway is called and is "
+    "retried endlessly: nothing is lost, but the partition is stuck.",
     "if no sender uses such properties and none is a Kafka client, set `binary_properties: false` in the source; "
     "otherwise set `reader: app`, or have senders send them as text, such as base64",
 )
 MISSING_REJECTS = _check(
     _WARNING,
     "missing-rejects",
-    "Without `rejects`, a rejected message goes to the source's dead-letter queue. If Busway may not "
-    "settle it there, its whole batch is delivered again until all of it is dead-lettered.",
+    "Without `rejects`, a rejected message goes to the source's dead-letter queue, among messages that are there "
+    "for other reasons. If Busway may not settle it there, its whole batch is delivered again until the source "
+    "dead-letters all of it.",
     "add `rejects` with a queue at the source's site",
 )
 REJECTS_AMONG_COPIES = _check(
@@ -257,14 +266,16 @@ SESSIONS_MISMATCH = _check(
 ORDER_LOST = _check(
     _WARNING,
     "order-lost",
-    "The source has sessions, and nothing at the target requires them: consumers do not get the messages "
-    "of a session in order.",
+    "The source has sessions, but nothing at the target requires them: the session id arrives, but consumers do "
+    "not get the messages of a session in order.",
     "require sessions at the target's queue or subscription",
 )
 ORDER_WITHOUT_SESSIONS = _check(
     _WARNING,
     "order-without-sessions",
-    "The task needs the order of its source, and an entity without sessions keeps none, not even for one instance.",
+    "The task needs the order of its source, and an entity without sessions keeps none, not even for one instance: "
+    "the Functions host releases messages that arrive between two batches, and Service Bus delivers them after later "
+    "ones.",
     "require sessions at the source and set `sessions: true`; without them expect messages in another order",
 )
 SESSION_ID_MISSING = _check(
@@ -279,16 +290,16 @@ SESSION_ID_MISSING = _check(
 REJECTS_NEED_SESSION = _check(
     _WARNING,
     "rejects-need-session",
-    "The queue for rejected messages requires sessions: a message that was rejected because it has no "
-    "session id is stuck with its batch.",
+    "The queue for rejected messages requires sessions. A message that was rejected because it has no session id "
+    "cannot go there either, and its batch is stuck.",
     "use a queue without sessions",
     needs_entities=True,
 )
 REJECTS_DETECT_DUPLICATES = _check(
     _WARNING,
     "rejects-detect-duplicates",
-    "The entity for rejected messages drops one with the id of an earlier one, such as the second reject "
-    "of several targets.",
+    "The entity for rejected messages drops one with the id of an earlier one: of a message that several targets or "
+    "parts refuse, all but the first, and one that is rejected again after it was resent.",
     "use an entity without duplicate detection for `rejects`",
     needs_entities=True,
 )
@@ -298,8 +309,8 @@ REJECTS_DETECT_DUPLICATES = _check(
 EXPIRED_DEAD_LETTERS = _check(
     _ERROR,
     "expired-dead-letters",
-    "`ttl: remaining` completes, unsent, every dead letter that expired before or waited there longer "
-    "than its time to live.",
+    "Messages do not expire in a dead-letter queue, but their time to live still runs. `ttl: remaining` completes, "
+    "unsent, every message that expired before or waited there longer than its time to live.",
     "use `ttl: keep` or a stamp",
 )
 TTL_WITHOUT_EFFECT = _check(
@@ -322,9 +333,9 @@ TTL_CUT = _check(
 FEW_DELIVERIES = _check(
     _WARNING,
     "few-deliveries",
-    "An outage of three days moves messages into the source's dead-letter queue: each delivery that fails "
-    "counts, and lasts as long as `limits.hold`, or one lock if several functions of the app take from "
-    "sessions.",
+    "An outage of three days moves messages into the source's dead-letter queue: each delivery that fails counts, and "
+    "lasts as long as `limits.hold`. It lasts one lock if several functions of the app take from sessions, because the "
+    "host finds a session by its id alone, and may renew that of another function.",
     "raise MaxDeliveryCount of the source, which `busway plan` does; or deploy the tasks with sessions as several apps",
     needs_entities=True,
 )
@@ -338,21 +349,24 @@ NO_DUPLICATE_DETECTION = _check(
 PARTITIONED_DUPLICATES = _check(
     _WARNING,
     "partitioned-duplicates",
-    "The target is partitioned and detects duplicates: it takes no batches, and each message costs a round trip.",
+    "The target is partitioned and detects duplicates. Such an entity takes no batches: each message costs a round "
+    "trip of its own, and messages of one session follow each other one by one.",
     "create the target without partitioning, or without duplicate detection; neither can be changed later",
     needs_entities=True,
 )
 NO_SUPPORT_ORDERING = _check(
     _WARNING,
     "no-support-ordering",
-    "The topic does not support ordering: its subscriptions get messages in another order, also those of one session.",
+    "The topic does not support ordering: its subscriptions get messages in another order than it does, also those of "
+    "one session.",
     "set SupportOrdering of the topic to true; the SDK for .NET creates topics without it",
     needs_entities=True,
 )
 FORWARDED = _check(
     _WARNING,
     "forwarded",
-    "The target forwards what it gets, which keeps no order, may repeat messages and has lost some.",
+    "The target forwards what it gets. Forwarding keeps no order, may repeat messages, has lost some, and nothing can "
+    "be received or peeked at there.",
     "let the task send to the last entity of the chain",
     needs_entities=True,
 )
@@ -366,8 +380,8 @@ SHORT_DUPLICATE_WINDOW = _check(
 RESENT_AS_DUPLICATE = _check(
     _ERROR,
     "resent-as-duplicate",
-    "The task sends dead letters back to the entity that they come from, which drops every id that it has "
-    "seen within its window.",
+    "The task sends dead-lettered messages back to the entity that they come from. That entity detects duplicates "
+    "and silently drops every id that it has seen within its window.",
     'send them to another entity, or set another id in the route: `action: "SET sys.MessageId = sys.MessageId + '
     "'-again'\"`",
     needs_entities=True,
@@ -392,14 +406,15 @@ BINDING_WITHOUT_SESSION = _check(
 BINDING_WITHOUT_ORDER = _check(
     _WARNING,
     "binding-without-order",
-    "The source keeps the order of each session or key; an output binding does not.",
+    "The source keeps the order of each session or key, and an output binding cannot set a session id or a partition "
+    "key: messages arrive in another order.",
     "send with the SDK: remove `via: binding`",
 )
 BINDING_WITHOUT_RESULT = _check(
     _ERROR,
     "binding-without-result",
-    "The editor remembers or deletes something once a message is sent, which the task never learns with "
-    "an output binding.",
+    "The editor remembers or deletes something once a message is sent. The task never learns whether an output binding "
+    "has sent a message, so the editor remembers and deletes nothing.",
     "move the editor to the task that takes the envelopes, or send with the SDK: remove `via: binding`",
 )
 BODY_LOSES_PROPERTIES = _check(
@@ -444,7 +459,8 @@ HEARTBEAT_NOT_TAKEN = _check(
 SLOW_PATTERN = _check(
     _WARNING,
     "slow-pattern",
-    "A text of some dozen characters takes this regular expression longer than `limits.edit_time`.",
+    "A text of some dozen characters, which a sender can choose, takes this regular expression longer than a message "
+    "may take (`limits.edit_time`). Good messages may be rejected as well.",
     "let each repetition begin or end with a character that it does not contain: `^[a-z]+(-[a-z]+)*$` instead of "
     "`^([a-z]+-?)*$`; or limit the length with `maxLength` and check the rest elsewhere",
 )
@@ -454,20 +470,22 @@ SLOW_PATTERN = _check(
 HOLD_NEAR_TIMEOUT = _check(
     _ERROR,
     "hold-near-timeout",
-    "The task may hold a batch for as long as the host lets a function run. At `functionTimeout` the host "
-    "kills the worker process with all its tasks.",
+    "The task may hold a batch for as long as the host lets a function run. At `functionTimeout` the host kills the "
+    "worker process with all tasks that run in it, and their batches are delivered again.",
     "lower `limits.hold`, or raise `functionTimeout` in host.json: it must be at least five minutes longer",
 )
 HOLD_NEAR_RENEWAL = _check(
     _ERROR,
     "hold-near-renewal",
-    "The task may hold a message for longer than the host renews its lock (`dispatch: single`): it is then sent twice.",
+    "The task may hold a message for longer than the host renews its lock (`dispatch: single`). The message is then "
+    "delivered again while the first delivery still waits, and is sent twice.",
     "lower `limits.hold`, or raise `maxAutoLockRenewalDuration` in host.json: it must be at least five minutes longer",
 )
 CALLS_REORDER_SESSION = _check(
     _ERROR,
     "calls-reorder-session",
-    "With `dispatch: single`, several calls for one session may begin in another order than its messages have.",
+    "With `dispatch: single`, several calls for one session run side by side and may begin in another order than its "
+    "messages have.",
     "set `maxConcurrentCallsPerSession` in host.json to 1",
 )
 PREFETCH_BOUNDS_BATCH = _check(
@@ -493,7 +511,7 @@ SECOND_TELEMETRY = _check(
 POISON_AFTER_FEW = _check(
     _WARNING,
     "poison-after-few",
-    "The host moves a message of a storage queue to the poison queue after few failed deliveries, such as "
-    "those in an outage.",
+    "The host moves a message of a storage queue to the poison queue after few failed deliveries, such as those in an "
+    "outage of the target.",
     "set `extensions.queues.maxDequeueCount` in host.json to 1000",
 )
