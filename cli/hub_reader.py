@@ -8,6 +8,7 @@ from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite
 from shared.ends.namespace import Namespace
+from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
@@ -16,6 +17,8 @@ from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
 
 BEFORE_START = "-1"
 _EVENTS_PER_READ = 500
+# The answer to a reader without an epoch, if another one of its consumer group has one.
+_STOLEN = "amqp:link:stolen"
 
 
 def hub_at(setting: str, settings: Mapping[str, str], hub: str, group: str = DEFAULT_CONSUMER_GROUP) -> EventHub:
@@ -48,10 +51,20 @@ async def ends_of(
 async def events(
     hub: EventHub, place: Origin, start: str | int | datetime, quiet_seconds: float, *, most: int = _EVENTS_PER_READ
 ) -> AsyncGenerator[list[Letter]]:
-    """Yield the events of a partition from *start* on, at most *most* at a time, until none comes for a time."""
-    opened = await hub.open(str(place.partition), start, 0)
+    """
+    Yield the events of a partition from *start* on, at most *most* at a time, until none comes for a time.
+
+    Raises TargetUnavailable, and TargetRefused also if the consumer group has a reader with an epoch.
+    """
     try:
-        while some := await opened.link.receive(most, quiet_seconds):
-            yield [Letter(delivery.payload, place) for delivery in some]
-    finally:
-        await opened.close()
+        opened = await hub.open(str(place.partition), start, 0)
+        try:
+            while some := await opened.link.receive(most, quiet_seconds):
+                yield [Letter(delivery.payload, place) for delivery in some]
+        finally:
+            await opened.close()
+    except TargetUnavailable as error:
+        if _STOLEN not in str(error):
+            raise
+        hint = "the app reads with this consumer group, name another one with --consumer-group"
+        raise TargetRefused(f"{error}: {hint}") from error

@@ -19,6 +19,10 @@ def repair(
             help="Another queue or subscription that may have copies. Can be repeated.",
         ),
     ] = None,
+    consumer_group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For a hub: the consumer group to read with. [default: that of the task]"),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -80,7 +84,9 @@ def repair(
         typer.echo(printable(f"{each.state:12} {each.message.name}: {each.text}"))
 
     records = ledger_in(file, is_sending=yes)
-    repairing = Repair(configuration, os.environ, places, records, report, sends_expired=expired)
+    repairing = Repair(
+        configuration, os.environ, places, records, report, sends_expired=expired, consumer_group=consumer_group
+    )
     error = asyncio.run(repairing.run(messages, is_sending=yes))
     for state, count in sorted(counts.items()):
         typer.echo(f"{count:6} {state}")

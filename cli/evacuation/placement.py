@@ -86,7 +86,7 @@ class PlacementDelivery(MoveDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
         """Look for copies that are set aside, and set aside those that are not yet."""
-        if not await may_look(questions, self.ledger, stopping):
+        if not await may_look((question.entry for question in questions), self.ledger, stopping):
             return {}
         placed, waiting, numbers, probes = await self._copies()
         wanted = {question.key for question in questions}

@@ -143,7 +143,7 @@ class ScheduleDelivery(MoveDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Look for the copies: nobody can take one before it is due."""
-        if not await may_look(questions, self.ledger, stopping):
+        if not await may_look((question.entry for question in questions), self.ledger, stopping):
             return {}
         found = await self._copies()
         numbered = {question.key: found[question.key] for question in questions if question.key in found}

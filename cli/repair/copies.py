@@ -114,12 +114,16 @@ def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
 
 
 async def event(
-    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], missing: Missing
+    configuration: Configuration, task: TaskFile, settings: Mapping[str, str], missing: Missing, group: str | None
 ) -> Copy | None:
-    """Return an event that its hub still has, or None; raises TargetUnavailable."""
+    """
+    Return an event that its hub still has, or None, read with a consumer *group*, by default that of the task.
+
+    Raises TargetUnavailable and TargetRefused.
+    """
     if missing.partition is None or missing.enqueued_time is None or task.source.hub is None:
         return None
-    hub = hub_of(configuration, task, settings)
+    hub = hub_of(configuration, task, settings, group)
     place = Origin(configuration.site(task.source.connection), task.source.hub, str(missing.partition))
     since = datetime.fromtimestamp(missing.enqueued_time / 1000, UTC) - _CLOCK
     try:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from cli.letters.ledger_file import LedgerFile
 from cli.repair.copies import Contents, Copy, as_it_entered, contents_of, dead_letters_of, event
 from cli.repair.manifest import Missing
-from shared.clock import SystemClock
+from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
-from shared.protocols import Outcome
+from shared.protocols import Outcome, Outgoing
 from shared.resend.delivery import Attempt, PreparedMessage
-from shared.resend.ledger import DONE, Ledger
+from shared.resend.ledger import DONE, OPEN, Ledger
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
 from shared.resend.run import Run
@@ -68,11 +68,13 @@ class Repair(PipelineDelivery):
         report: Callable[[Report], None],
         *,
         sends_expired: bool = False,
+        consumer_group: str | None = None,
     ) -> None:
         """
         Look for copies in *places* too (connection and entity); *report* gets the result for each message.
 
-        With *sends_expired* it sends messages too that their source expired before their task could send them.
+        Hubs are read with *consumer_group*, by default that of the task. With *sends_expired* it sends messages too
+        that their source expired before their task could send them.
         """
         super().__init__(ledger)
         self._configuration = configuration
@@ -80,19 +82,31 @@ class Repair(PipelineDelivery):
         self._places = places
         self._report = report
         self._sends_expired = sends_expired
+        self._consumer_group = consumer_group
         self._found: dict[str, tuple[Missing, Copy]] = {}
         self._only_for: Sequence[str] = ()
+        self._there: Sequence[str] = ()
+        """The target queues that have the message in hand."""
         self._in_hand = ""
         self._failures: Counter[str] = Counter()
         self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
 
     async def run(self, messages: Iterable[Missing], *, is_sending: bool, hold: timedelta = HOLD) -> BuswayError | None:
         """Send what is missing, or only show it; return the error that has ended the repair early."""
-        async with self.ledger, self.opened(self._configuration, self._settings, hold=hold):
-            if not is_sending:
-                await self._show(messages)
-                return None
-            return (await Run(lambda _: CopySource(self._copies(messages)), self, None, OPTIONS).run()).error
+        configuration, settings = self._configuration, self._settings
+        async with (
+            self.ledger,
+            closing_outputs(configuration, settings) as outputs,
+            self.opened(configuration, settings, outputs, hold=hold),
+        ):
+            if is_sending:
+                return await self.send_all(messages)
+            await self._show(messages)
+            return None
+
+    async def send_all(self, messages: Iterable[Missing]) -> BuswayError | None:
+        """Send what is missing, once it is `opened`; return the error that has ended the repair early."""
+        return (await Run(lambda _: CopySource(self._copies(messages)), self, None, OPTIONS).run()).error
 
     async def _copies(self, manifest: Iterable[Missing]) -> AsyncGenerator[list[tuple[str, Letter]]]:
         """Yield a copy of each message that is to be sent, one at a time; the others are reported."""
@@ -106,7 +120,7 @@ class Repair(PipelineDelivery):
                 continue
             self._found = {missing.key: (missing, found)}
             task = self.tasks[missing.task]
-            content = as_it_entered(found, missing, task, self._only_for, SystemClock().now())
+            content = as_it_entered(found, missing, task, self._only_for, self.ledger.clock.now())
             yield [(missing.key, Letter(content, found.place))]
 
     async def _show(self, manifest: Iterable[Missing]) -> None:
@@ -128,7 +142,7 @@ class Repair(PipelineDelivery):
         """Send one message and report the result; an error concerns only this one, and the messages of its task."""
         (message,) = messages
         missing, copy = self._found[message.key]
-        self._in_hand, before = message.key, self.outcomes.copy()
+        self._in_hand, before, repeated = message.key, self.outcomes.copy(), self.repeated
         attempt = await super().send(messages)
         error = attempt.error
         if error is not None:
@@ -144,15 +158,24 @@ class Repair(PipelineDelivery):
             text = f"the task withheld it ({withheld[0]}); the journal has the reason"
             self._report(Report(missing, State.WITHHELD, text))
             return attempt
+        if self._there and not self._only_for:
+            self._report(self._as_it_is_there(missing))
+            return attempt
         again = "; an earlier repair was interrupted or got no answer: it may arrive twice"
         where = f" to {', '.join(self._only_for)} only" if self._only_for else ""
-        text = f"the copy in {_name(copy)}{where}" + (again if message.key in self.doubtful else "")
+        is_doubtful = message.key in self.doubtful or self.repeated > repeated
+        text = f"the copy in {_name(copy)}{where}" + (again if is_doubtful else "")
         self._report(Report(missing, State.SENT, text))
         return attempt
 
     def ledger_key(self, arrival: Arrival) -> str:  # noqa: ARG002 - only one is in hand, which may have no number
         """Return the key of the message in hand."""
         return self._in_hand
+
+    def has_arrived(self, alias: str, entity: str, message: Outgoing) -> bool:  # noqa: ARG002 - only one is in hand
+        """Return whether a target has the message in hand."""
+        missing, _ = self._found[self._in_hand]
+        return f"{self._configuration.site(alias)}/{entity}" in {*self._there, *missing.arrived}
 
     async def _look_for(self, missing: Missing) -> Copy | Report:
         """Return a copy to send, or a report why there is nothing to send."""
@@ -181,10 +204,12 @@ class Repair(PipelineDelivery):
     async def _already_there(self, missing: Missing) -> Report | None:
         """Return a report if a message is still in its source or already in its target, or None."""
         task = self.tasks[missing.task]
-        there = await self._at_targets(task, missing)
+        self._there = there = await self._at_targets(task, missing)
         self._only_for = lacking = self._lacking(task, missing, there)
         if there and not lacking:
-            return Report(missing, State.THERE, f"is in {' and '.join(there)}")
+            # What an interrupted repair has sent gets its records, as if it was sent now, if there is a copy.
+            is_open = self.ledger.state(missing.key) in OPEN
+            return None if is_open and await self._copy(task, missing) else self._as_it_is_there(missing)
         if missing.copies and not lacking:
             return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         source = task.source
@@ -196,9 +221,12 @@ class Repair(PipelineDelivery):
                 return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
         return None
 
+    def _as_it_is_there(self, missing: Missing) -> Report:
+        return Report(missing, State.THERE, f"is in {' and '.join(self._there)}")
+
     async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
         if task.source.hub is not None:
-            return await event(self._configuration, task, self._settings, missing)
+            return await event(self._configuration, task, self._settings, missing, self._consumer_group)
         for alias, entity in self._places_of(task, missing):
             found = (await self._contents(task, alias, entity)).alike(missing)
             if found is not None:

@@ -12,9 +12,9 @@ from cli.letters.selection import filter_of
 from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters_of, place_of
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
-from shared.clock import SystemClock
+from shared.clock import Clock, SystemClock
 from shared.ends.event_hubs.receiver import EventHub
-from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
+from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.search import records_in
 from shared.message.arrival import Origin
 from shared.message.heartbeat import heartbeat_in
@@ -27,16 +27,20 @@ from shared.tasks.models import TaskFile
 
 _COPIES_AT_ONCE = 500
 _QUIET_SECONDS = 10.0
-# The answer to a reader without an epoch, if another one of its consumer group has one.
-_STOLEN = "amqp:link:stolen"
 _MOST_HOURS = 24 * 90
 
 
 class Messages:
     """The messages of one replay, and what of them cannot be replayed."""
 
-    def __init__(
-        self, plan: Plan, task: TaskFile, configuration: Configuration, settings: Mapping[str, str], folder: Path
+    def __init__(  # noqa: PLR0917 - what, and where it is
+        self,
+        plan: Plan,
+        task: TaskFile,
+        configuration: Configuration,
+        settings: Mapping[str, str],
+        folder: Path,
+        clock: Clock | None = None,
     ) -> None:
         """Read what *plan* selects; the journal's place is in *folder*."""
         self.selection = Selection(where=None if plan.where is None else filter_of(plan.where))
@@ -49,6 +53,7 @@ class Messages:
         self._configuration = configuration
         self._settings = settings
         self._folder = folder
+        self._clock = clock or SystemClock()
         self._site = configuration.site(task.source.connection)
 
     async def pages(self) -> AsyncGenerator[list[tuple[str, Letter]]]:
@@ -82,11 +87,6 @@ class Messages:
                 async with contextlib.aclosing(self._of_partition(hub, place, ends[partition])) as pages:
                     async for page in pages:
                         yield page
-        except TargetUnavailable as error:
-            if _STOLEN not in str(error):
-                raise
-            hint = "the app reads with this consumer group, name another one with --consumer-group"
-            raise TargetRefused(f"{error}: {hint}") from error
         finally:
             await hub.close()
 
@@ -129,7 +129,7 @@ class Messages:
                 if copy is None:
                     self.not_found.append(str(each.sequence_number))
                     continue
-                content = as_it_entered(copy, each._replace(has_expired=True), self._task, (), SystemClock().now())
+                content = as_it_entered(copy, each._replace(has_expired=True), self._task, (), self._clock.now())
                 page.append(Letter(content, origin))
             yield page
 
@@ -159,7 +159,7 @@ class Messages:
 
     def _hours(self) -> Sequence[str]:
         """Return the hours of journals to read; a position that is a number does not say which."""
-        now = datetime.now(UTC)
+        now = self._clock.now()
         first = now - timedelta(hours=_MOST_HOURS)
         if self._plan.first.time is not None:
             begin = datetime.fromtimestamp(self._plan.first.time / 1000, UTC)

@@ -17,8 +17,10 @@ from cli.replay.messages import Messages
 from cli.replay.plan import Plan
 from cli.silence import waits_for
 from cli.topology.sites import Access
+from shared.assembly.outputs import closing_outputs
 from shared.errors import ConfigError
 from shared.printable import printable
+from shared.protocols import Outcome
 from shared.resend.ledger import DONE, Ledger
 from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import Destination
@@ -82,21 +84,26 @@ async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folde
     messages = Messages(plan, task, configuration, os.environ, folder)
     ledger = Ledger(LedgerFile(plan.ledger), plan.name)
     delivery = ReplayDelivery(plan, ledger, configuration, os.environ)
-    async with ledger, delivery.opened(configuration, os.environ, replay=plan.identity):
+    async with (
+        ledger,
+        closing_outputs(configuration, os.environ) as outputs,
+        delivery.opened(configuration, os.environ, outputs, replay=plan.identity),
+    ):
         options = OPTIONS._replace(rate=rate)
         make = partial(Run, lambda _: CopySource(messages.pages()), delivery, None, options)
         result = await run_to_end(make, "replayed", None)
     plan.is_finished = result.error is None and not result.is_stopped
     plan.write()
     typer.echo(f"replay {plan.name}")
-    if plan.is_finished and not (delivery.outcomes or result.sent_before or messages.not_found):
+    sent_before = result.sent_before + delivery.seen
+    if plan.is_finished and not (delivery.outcomes or sent_before or messages.not_found):
         typer.echo("       0 messages between these positions")
-    for outcome, count in delivery.outcomes.most_common():
+    for outcome, count in (delivery.outcomes - Counter({Outcome.SENT: delivery.seen})).most_common():
         typer.echo(f"{count:>8,} {outcome}")
-    if result.sent_before:
-        typer.echo(f"{result.sent_before:>8,} not sent: an earlier run had sent them")
+    if sent_before:
+        typer.echo(f"{sent_before:>8,} not sent: an earlier run had sent them")
     if delivery.again:
-        typer.echo(f"{delivery.again:>8,} of them may arrive twice: an interrupted run may have sent them")
+        typer.echo(f"{delivery.again:>8,} of them may arrive twice: they were sent before, and no answer came")
     if messages.not_found:
         numbers = ", ".join(messages.not_found[:_SHOWN])
         typer.echo(f"{len(messages.not_found):>8,} without a copy (sequence number {numbers}): see --copies")

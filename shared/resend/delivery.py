@@ -167,4 +167,4 @@ def was_answered(error: BuswayError) -> bool:
     """Return whether the target itself has said that it did not accept the message."""
     if isinstance(error, TargetUnavailable):
         return error.retry_after is not None  # it is busy, and says when to come back
-    return isinstance(error, TargetRefused)
+    return isinstance(error, TargetRefused | MessageRejected)

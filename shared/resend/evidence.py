@@ -78,7 +78,7 @@ async def answers_at(
     entity: Place | None,
 ) -> dict[str, Answer]:
     """Return what a look at *readable*, which gets all that is sent to *entity* or some, shows; see `answers`."""
-    if not await may_look(questions, ledger, stopping):
+    if not await may_look((question.entry for question in questions), ledger, stopping):
         return {}
     there, numbers, probes = set[str](), set[int](), dict[int, int]()
     async with contextlib.aclosing(peek(readable, settings)) as peeked:
@@ -143,10 +143,10 @@ def _numbers(entries: Iterable[Entry], first_run: int) -> Iterator[int]:
     yield from (entry.number for entry in entries if entry.run >= first_run and entry.number is not None)
 
 
-async def may_look(questions: Sequence[Question], ledger: Ledger, stopping: asyncio.Event) -> bool:
+async def may_look(entries: Iterable[Entry], ledger: Ledger, stopping: asyncio.Event) -> bool:
     """Wait until what was sent must have arrived; return False if it is *stopping* before that."""
     # The line is written before the first attempt; the last one may be as long ago as the end of its process.
-    latest = min(max(question.entry.at for question in questions) + SEND_SECONDS, ledger.quiet_since)
+    latest = min(max((entry.at for entry in entries), default=0.0) + SEND_SECONDS, ledger.quiet_since)
     left = latest + SETTLE_SECONDS - ledger.clock.now().timestamp()
     if left > 0:
         with contextlib.suppress(TimeoutError):

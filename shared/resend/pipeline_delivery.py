@@ -13,16 +13,16 @@ from functools import partial
 from typing import Self
 
 from shared.assembly.journals import Journals
-from shared.assembly.outputs import closing_outputs
 from shared.assembly.pipelines import pipelines
 from shared.errors import BuswayError, MessageRejected, TargetRefused
+from shared.journal.sink import Sink
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
 from shared.protocols import Entry, Flush, Journal, Outcome, Outgoing, Output, Record, Telemetry
-from shared.resend.delivery import Attempt, PreparedMessage
-from shared.resend.evidence import Answer, Question
+from shared.resend.delivery import Attempt, PreparedMessage, was_answered
+from shared.resend.evidence import Answer, Question, may_look
 from shared.resend.hub_sink import sink_of
-from shared.resend.ledger import DONE, REFUSED, SENDING, SENT, Ledger
+from shared.resend.ledger import DONE, OPEN, REFUSED, SENDING, SENT, Ledger
 from shared.resend.options import Options, Unclear
 from shared.resend.places import Destination
 from shared.tasks.files import Configuration
@@ -39,24 +39,44 @@ def key_of(arrival: Arrival) -> str:
     return f"{arrival.origin.partition or ''}/{arrival.sequence_number}/{arrival.enqueued_time}"
 
 
-class WatchedOutput:
-    """An output that remembers whether a target may have accepted a message."""
+type HasArrived = Callable[[str, str, Outgoing], bool]
+"""Says whether a target, an alias and an entity, is seen to have a message."""
 
-    def __init__(self, output: Output) -> None:
-        """Send through *output*."""
+
+class WatchedOutput:
+    """An output that knows what its targets may have accepted before, or have for sure."""
+
+    def __init__(self, alias: str, output: Output, has_arrived: HasArrived) -> None:
+        """Send through *output*, the one of *alias*, what has not arrived."""
+        self._alias = alias
         self._output = output
+        self._has_arrived = has_arrived
+        self.repeated = 0
+        """How many messages were sent again to a target that had not answered."""
+        self._unanswered: set[str] = set()
         self.may_have_accepted = False
+
+    def begin(self) -> None:
+        """Forget what has happened until now: other messages come."""
+        self.may_have_accepted = False
+        self._unanswered.clear()
 
     async def send(
         self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
     ) -> list[BuswayError | None]:
         """Send *messages*; see `shared.protocols.Output`."""
         before, self.may_have_accepted = self.may_have_accepted, True
-        answers = await self._output.send(entity, messages, timeout_seconds=timeout_seconds)
+        there = [self._has_arrived(self._alias, entity, message) for message in messages]
+        left = [message for message, is_there in zip(messages, there, strict=True) if not is_there]
+        self.repeated += len(left) if entity in self._unanswered else 0
+        sent = await self._output.send(entity, left, timeout_seconds=timeout_seconds) if left else []
         # If the connection failed, the target may have accepted the message and only the answer was lost.
-        refused = all(isinstance(answer, TargetRefused | MessageRejected) for answer in answers)
+        if not all(answer is None or was_answered(answer) for answer in sent):
+            self._unanswered.add(entity)
+        refused = all(isinstance(answer, TargetRefused | MessageRejected) for answer in sent) and not any(there)
         self.may_have_accepted = before or not refused
-        return answers
+        rest = iter(sent)
+        return [None if is_there else next(rest) for is_there in there]
 
     async def close(self) -> None:
         """Close the output."""
@@ -76,9 +96,8 @@ class PipelineDelivery:
         """Send once it is `opened`."""
         self.ledger = ledger
         self.outcomes: Counter[Outcome] = Counter()
-        self.again = 0
-        """Messages that an interrupted run may have sent, and that were sent again."""
         self.doubtful: set[str] = set()
+        """The keys of messages that an interrupted run may have sent."""
         self.tasks: dict[str, TaskFile] = {}
         self._pipelines: dict[str, Pipeline] = {}
         self._outputs: dict[str, WatchedOutput] = {}
@@ -88,32 +107,45 @@ class PipelineDelivery:
         self,
         configuration: Configuration,
         settings: Mapping[str, str],
+        outputs: Mapping[str, Output],
         *,
+        sink: Sink | None = None,
         replay: str | None = None,
         hold: timedelta = HOLD,
     ) -> AsyncIterator[Self]:
         """
-        Open the outputs, journals and pipelines of all tasks; raises ConfigError.
+        Open the journals and pipelines of all tasks, which send through *outputs*; raises ConfigError.
 
-        The records are those of the *replay* with this id, without one those of a repair. A target may be unavailable
-        for *hold*.
+        The records go to *sink*, by default the place in journal.yaml. They are those of the *replay* with this id,
+        without one those of a repair. A target may be unavailable for *hold*.
         """
-        async with closing_outputs(configuration, settings) as outputs:
-            self._outputs = {alias: WatchedOutput(output) for alias, output in outputs.items()}
-            sink = sink_of(configuration, outputs)  # what a journal accepts is no message
-            journals = _NotedJournals(configuration, settings, sink=sink, is_repair=True, replay=replay)
-            journals.note = self._note
-            try:
-                found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, hold=hold)
-                self.tasks = {file.task: file for file, _ in found}
-                self._pipelines = {file.task: pipeline for file, pipeline in found}
-                yield self
-            finally:
-                await journals.close()
+        in_doubt = [entry for entry in self.ledger.entries.values() if entry.state in OPEN]
+        await may_look(in_doubt, self.ledger, asyncio.Event())
+        clock = self.ledger.clock
+        self._outputs = {alias: WatchedOutput(alias, output, self.has_arrived) for alias, output in outputs.items()}
+        sink = sink or sink_of(configuration, outputs)  # what a journal accepts is no message
+        journals = _NotedJournals(configuration, settings, clock, sink=sink, is_repair=True, replay=replay)
+        journals.note = self._note
+        try:
+            found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, clock=clock, hold=hold)
+            self.tasks = {file.task: file for file, _ in found}
+            self._pipelines = {file.task: pipeline for file, pipeline in found}
+            yield self
+        finally:
+            await journals.close()
 
     def ledger_key(self, arrival: Arrival) -> str:
         """Return the key of a message in the ledger."""
         return key_of(arrival)
+
+    def has_arrived(self, alias: str, entity: str, message: Outgoing) -> bool:  # noqa: ARG002 - nothing is looked at
+        """Return whether a target is seen to have a message: it is recorded as sent, and not sent again."""
+        return False
+
+    @property
+    def repeated(self) -> int:
+        """How many messages were sent again to a target that had not answered."""
+        return sum(output.repeated for output in self._outputs.values())
 
     @staticmethod
     def for_task(task: str, key: str, content: bytes, partition: str | None) -> PreparedMessage:
@@ -124,10 +156,9 @@ class PipelineDelivery:
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all of one task and partition; with an error, some may be decided nevertheless."""
         task, keys = messages[0].destination.site, [message.key for message in messages]
-        self.again += len(self.doubtful.intersection(keys))
         await self.ledger.note(SENDING, keys, task)
         for output in self._outputs.values():
-            output.may_have_accepted = False
+            output.begin()
         result = Attempt()
         try:
             contents = [message.outgoing.content for message in messages]

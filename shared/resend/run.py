@@ -31,6 +31,8 @@ _RECEIVE_SECONDS = 1.0
 _LOOK_AFTER_SECONDS = 5.0
 _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _LONGEST_WAIT = 15.0
+_LOOKS = 4
+"""How often a run looks at a target that does not answer before it takes what it has sent there for unclear."""
 _TICK_SECONDS = 0.2
 _LOCKED = "another receiver has locked it"
 
@@ -93,6 +95,8 @@ class Run:
         self._failures = 0
         self._has_sent = not delivery.begins_with_one
         self._sent: set[str] = set()
+        self._again: set[str] = set()
+        """What is sent again although it may have arrived: the ledger has it as open until it is sent."""
 
     def stop(self) -> None:
         """End the run after the step that is under way."""
@@ -103,7 +107,7 @@ class Run:
         """Send and settle the messages; errors are in the result."""
         while self._agenda and not self._is_over():
             try:
-                await self._resolve([key for key in self._agenda if self._ledger.state(key) in OPEN])
+                await self._resolve([key for key in self._agenda if self._is_open(key)])
                 await self._receive_and_send()
             except TargetRefused as error:
                 self.result.error = error
@@ -194,7 +198,7 @@ class Run:
                 wanted[message.key] = message
             else:
                 is_new = self._hold.keep_back(message) or is_new
-        await self._resolve([key for key in wanted if self._ledger.state(key) in OPEN])
+        await self._resolve([key for key in wanted if self._is_open(key)])
         done = {key: message for key, message in wanted.items() if self._ledger.state(key) in DONE}
         # One that this run has sent, and that lost its lock before it was completed, is counted already.
         await self._complete(source, [message for key, message in done.items() if key in self._sent])
@@ -215,7 +219,7 @@ class Run:
         for key, message in self._hold:
             if not self._agenda.is_next(key, taken):
                 continue
-            if message.letter is None or not source.may_send(message) or self._ledger.state(key) in OPEN:
+            if message.letter is None or not source.may_send(message) or self._is_open(key):
                 continue
             prepared = await self._delivery.prepare(key, message.letter)
             if isinstance(prepared, str):
@@ -230,6 +234,7 @@ class Run:
         return batch
 
     async def _send(self, source: Source, batch: Sequence[PreparedMessage]) -> None:
+        self._again.difference_update(message.key for message in batch)
         attempt = await self._delivery.send(batch)
         self._has_sent = self._has_sent or bool(attempt.sent)
         self._failures = 0 if attempt.error is None else self._failures + 1
@@ -299,6 +304,9 @@ class Run:
         self.result.sent_before += sum(key not in self._sent for key in done)
         self.result.gone += len(keys) - len(done)
 
+    def _is_open(self, key: str) -> bool:
+        return self._ledger.state(key) in OPEN and key not in self._again
+
     async def _resolve(self, keys: Sequence[str]) -> None:
         """Find out what happened to messages whose send was interrupted, or leave that to the next run."""
         questions = [
@@ -313,7 +321,7 @@ class Run:
             by_answer = {answer: [key for key, each in found.items() if each is answer] for answer in Answer}
             unclear = by_answer[Answer.UNCLEAR]
             if self._options.unclear is Unclear.SEND:
-                by_answer[Answer.NOT_SENT] += unclear
+                self._again.update(unclear)
             elif self._options.unclear is Unclear.COMPLETE:
                 by_answer[Answer.SENT] += unclear
             else:
@@ -327,11 +335,13 @@ class Run:
                 self._agenda.pass_by(key)
 
     async def _answers(self, to: str, questions: Sequence[Question]) -> Mapping[str, Answer]:
-        try:
-            return await self._delivery.answers(to, questions, self._stopping)
-        except BuswayError:
-            # Without a look at the target nothing is known about them.
-            return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
+        for wait in _WAITS[:_LOOKS]:
+            try:
+                return await self._delivery.answers(to, questions, self._stopping)
+            except BuswayError:
+                await self._sleep(wait)
+        # Without a look at the target nothing is known about them.
+        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 
     def _leave_with_others(self, keys: Sequence[str], reason: str, what: str) -> None:
         """Leave messages for a *reason*, and those behind them in their sessions."""

@@ -145,16 +145,19 @@ def test_wrong_positions_and_an_unavailable_target_are_reported(site: RepairSite
 def test_a_running_app_keeps_its_consumer_group(site: RepairSite) -> None:
     """It reads with an epoch, as the Functions host does."""
     send_events(site, 4)
+    site.missing([row("telemetry", "telemetry", 0, encoded=encoded("e-0", b"", {}), enqueued_time=0)])
 
-    async def beside_the_app() -> Result:
+    async def beside_the_app() -> tuple[Result, Result]:
         hub = EventHub(namespace.Namespace("WEST", site.settings["WEST"]), "telemetry", "$Default")
         opened = await hub.open("0", "-1", 0, epoch=0)
         try:
-            return await asyncio.to_thread(replay, site, "telemetry", "--from", "start")
+            replayed = await asyncio.to_thread(replay, site, "telemetry", "--from", "start")
+            return replayed, await asyncio.to_thread(site.repair, "--yes")
         finally:
             await opened.close()
             await hub.close()
 
-    refused = asyncio.run(beside_the_app())
-    assert (refused.exit_code, copies(site)) == (1, [])
+    refused, unrepaired = asyncio.run(beside_the_app())
+    assert (refused.exit_code, unrepaired.exit_code, copies(site)) == (1, 1, [])
     assert "name another one with --consumer-group; continue with --resume" in refused.stderr
+    assert "name another one with --consumer-group" in unrepaired.stdout

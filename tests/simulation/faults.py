@@ -119,6 +119,10 @@ class Faults:
         self.log.append((now, f"{where}: {what}"))
         return True
 
+    def begin(self, rate: float, effects: Mapping[Operation, Sequence[Effect]]) -> None:
+        """Let requests go wrong again."""
+        self._rate, self._effects = rate, effects
+
     def end(self) -> None:
         """Let nothing go wrong any more."""
         self._rate = 0.0

@@ -1,8 +1,6 @@
 """One history: made from a seed, then held against the oracles."""
 
 import contextlib
-import gzip
-import json
 import logging
 import os
 import random
@@ -11,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tests.simulation import resend_oracles
+from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
 from tests.simulation.judgement import Evidence, evidence
-from tests.simulation.oracles import lost, objections, places, planted, remove_copies, repeated
+from tests.simulation.oracles import lost, objections, outcomes_of, places, planted, remove_copies, repeated
+from tests.simulation.rerun import RerunWorld
+from tests.simulation.reruns import RERUNS, Rerun
 from tests.simulation.resend import ResendWorld
 from tests.simulation.topologies import TOPOLOGIES, Topology
 from tests.simulation.world import Scale, World
@@ -40,10 +40,15 @@ _RESEND_SCALES = (
     Scale(messages=4, rate=0.0, events=8, window=10.0),
     Scale(messages=5, rate=0.05, events=3, size=90_000, window=60.0),
 )
+_RERUN_SCALES = (
+    Scale(messages=3, rate=0.0, events=0, window=20.0),
+    Scale(messages=4, keys=2, rate=0.0, events=0, window=20.0),
+    Scale(messages=3, keys=1, rate=0.05, events=1, window=30.0),
+    Scale(messages=5, rate=0.1, events=2, window=60.0),
+)
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
-BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS)}
-_WITHHELD = {"filtered", "looped", "expired"}
+BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS, *RERUNS)}
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,16 @@ class History:
 def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
     """Make the history of *plan*, which is judged as *number* of several."""
     chance = random.Random(plan.seed)
-    topology = chance.choice((*TOPOLOGIES, *BACKLOGS))
+    topology = chance.choice((*TOPOLOGIES, *BACKLOGS, *RERUNS))
     if plan.topology is not None:
         topology = BY_NAME[plan.topology]
     world: World | ResendWorld
     if isinstance(topology, Backlog):
         world = ResendWorld(plan.seed, topology, chance.choice(_RESEND_SCALES), plan.most_faults)
         judge: Callable[[list[str]], Evidence | None] = partial(_resent, world)
+    elif isinstance(topology, Rerun):
+        world = RerunWorld(plan.seed, topology, chance.choice(_RERUN_SCALES), plan.most_faults)
+        judge = partial(_rerun, world, number)
     else:
         scale = chance.choice(_SCALES)
         taps = min(chance.choice((0, 0, 1, 2)), topology.taps)
@@ -151,6 +159,23 @@ def _resent(world: ResendWorld, found: list[str]) -> None:
     found += resend_oracles.objections(world)
 
 
+def _rerun(world: RerunWorld, number: int, found: list[str]) -> Evidence | None:
+    """Add to *found* what went wrong; if nothing did, return what the job is to judge once more."""
+    # Of a message that only some targets lack, a repair withholds the others.
+    outcomes = {name: outcome for name, outcome in outcomes_of(world).items() if name not in world.keys}
+    at_places = places(world, outcomes)
+    found += rerun_oracles.objections(world, at_places, outcomes)
+    # A repair of what only a tap elsewhere has seen records the number of its copy, which another message may have.
+    if found or world.unnumbered:
+        return None
+    # One that a target has lost is missing only where a tap watches the target.
+    missing, removed = lost(at_places) & planted(world), lost(at_places) - planted(world)
+    unsure = removed | (planted(world) - missing)
+    return evidence(
+        world, number, missing, unsure, repeated(at_places) | {*world.keys}, source_taps=True, target_taps=False
+    )
+
+
 def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
     """Return the plan with the fewest faults, from the first on, that still *fails*."""
     for most in range(run(plan, plan.seed).drawn):
@@ -158,24 +183,6 @@ def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
         if fails(run(shorter, plan.seed)):
             return shorter
     return plan
-
-
-def lines_of(world: World) -> list[dict[str, object]]:
-    """Return the records of all journals, in the order in which they were written."""
-    return [json.loads(line) for member in world.journal for line in gzip.decompress(member).splitlines()]
-
-
-def outcomes_of(world: World) -> dict[str, str]:
-    """Return why messages were withheld, by their names."""
-    names: dict[tuple[object, ...], str] = {}
-    withheld = []
-    for line in lines_of(world):
-        key = line["task"], line.get("src_part"), line.get("src_seq")
-        if line["role"] == "source":
-            names[key] = str(line.get("message_id"))
-        elif line.get("outcome") in _WITHHELD:
-            withheld.append((key, str(line["outcome"])))
-    return {names[key]: outcome for key, outcome in withheld if key in names and outcome != "looped"}
 
 
 @contextlib.contextmanager

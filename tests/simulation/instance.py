@@ -136,8 +136,6 @@ class Instance(Process):
         """Assemble the app; `start` lets it listen."""
         super().__init__(f"instance-{number}", world.batch_limit, world.topology.refuses)
         self.is_ending = False
-        self.is_forgetful = False
-        """Whether the journal did not answer it."""
         self.began = world.loop.time()
         self._world = world
         self._cache = ActionsCache()

@@ -7,9 +7,9 @@ from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
 from shared.stores.blobs import Listed, Listing
 from tests.simulation.faults import Effect, Operation
+from tests.simulation.process import Process
 
 if TYPE_CHECKING:
-    from tests.simulation.instance import Instance
     from tests.simulation.world import World
 
 _SLOW_SECONDS = 20.0
@@ -18,7 +18,7 @@ _SLOW_SECONDS = 20.0
 class SimulatedSink:
     """The sink of one instance."""
 
-    def __init__(self, world: "World", owner: "Instance") -> None:
+    def __init__(self, world: "World", owner: Process) -> None:
         """Append to the journal of *world*, which outlives the instance."""
         self.instance = owner.name
         self._world = world

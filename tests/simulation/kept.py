@@ -6,7 +6,9 @@ KEPT = {
     637: "a run looked at the target before what a killed process had sent arrived there: the message was sent again",
     264635172: "an evacuation took the dead letters that it had set aside for proof that a later one was not sent",
     264637126: "an evacuation took the numbers of dead letters that it had set aside for messages that somebody took",
-    57070938: "the numbers of a target that was deleted and created again were taken for those of the one before",
+    932: "the numbers of a target that was deleted and created again were taken for those of the one before",
+    356: "a look at a queue that failed once counted as one that found nothing: a replay sent again what was there",
+    1230: "a run noted what was in doubt as refused, and was killed: the next repair did not name it",
 }
 """
 Why they failed, by their seeds.

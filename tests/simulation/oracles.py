@@ -11,6 +11,7 @@ The oracles of a history that has come to rest: each is a sentence for what went
    not send: only kills between a send and its record explain second copies.
 """
 
+import gzip
 import json
 import random
 from collections import Counter
@@ -19,14 +20,33 @@ from typing import NamedTuple
 
 from shared.amqp.codec import decode_all, pairs_of
 from shared.amqp.sections import only_data, split
-from shared.amqp.values import Described
+from shared.amqp.values import Described, Value
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.topologies import Input
 from tests.simulation.world import Draft, World, encoded
 
 _REJECTED = ("poison", "heavy")
 _WITHHELD = ("unwanted", *_REJECTED)
+_DECIDED = {"filtered", "looped", "expired"}
 _STAMPS = ("repl-", "replication", "RuleName", "DeadLetter")
+
+
+def lines_of(world: World) -> list[dict[str, object]]:
+    """Return the records of all journals, in the order in which they were written."""
+    return [json.loads(line) for member in world.journal for line in gzip.decompress(member).splitlines()]
+
+
+def outcomes_of(world: World) -> dict[str, str]:
+    """Return why messages were withheld, by their names."""
+    names: dict[tuple[object, ...], str] = {}
+    withheld = []
+    for line in lines_of(world):
+        key = line["task"], line.get("src_part"), line.get("src_seq")
+        if line["role"] == "source":
+            names[key] = str(line.get("message_id"))
+        elif line.get("outcome") in _DECIDED:
+            withheld.append((key, str(line["outcome"])))
+    return {names[key]: outcome for key, outcome in withheld if key in names and outcome != "looped"}
 
 
 class Arrival(NamedTuple):
@@ -39,13 +59,13 @@ class Arrival(NamedTuple):
 def stored(world: World, site: str, path: str) -> list[Arrival]:
     """Return what has arrived at a place, in its order."""
     if not world.topology.joins:
-        return [_arrival(content) for content in world.contents(site, path)]
+        return [arrival_of(content) for content in world.contents(site, path)]
     return [Arrival(name, content) for content in world.contents(site, path) for name in _names(content)]
 
 
 def planted(world: World) -> frozenset[str]:
     """Return the names of the messages that were settled without an invocation."""
-    return frozenset(_arrival(content).name for content in world.losing.contents)
+    return frozenset(arrival_of(content).name for content in world.losing.contents)
 
 
 def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
@@ -66,11 +86,11 @@ def remove_copies(world: World, chance: random.Random) -> frozenset[str]:
             ):
                 continue
             store = namespace.store(path)
-            copies = {number: _arrival(message.encode()).name for number, message in store.messages.items()}
+            copies = {number: arrival_of(message.encode()).name for number, message in store.messages.items()}
             own = [number for number, name in copies.items() if name in drafts]
             inner = {copies[number] for number in own[1:-1]} - {copies[number] for number in (*own[:1], *own[-1:])}
             # A copy that was deleted with its target has arrived all the same: a tap has seen it.
-            inner -= {_arrival(content).name for content in world.deleted.get((site, path), ())}
+            inner -= {arrival_of(content).name for content in world.deleted.get((site, path), ())}
             if inner:
                 chosen = chance.choice(sorted(inner))
                 for number in [number for number, name in copies.items() if name == chosen]:
@@ -92,7 +112,12 @@ class Place(NamedTuple):
     balance: Balance
 
     def __str__(self) -> str:
-        return f"{self.source.site}/{self.source.entity} to {self.site}/{self.path}"
+        return f"{self.source.site}/{self.source.entity} to {self.target}"
+
+    @property
+    def target(self) -> str:
+        """Return the queue, topic or hub, with its site."""
+        return f"{self.site}/{self.path.partition('/')[0]}"
 
 
 def lost(found: Sequence[Place]) -> frozenset[str]:
@@ -190,7 +215,9 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
         "withheld, and arrived": result.contradicted,
         "out of order": breaks if topology.has_order else (),
         "came back": twice if place.site == place.source.site else (),
-        "twice without a fault": () if world.faults.injected else twice,
+        "twice without a fault": ()
+        if world.faults.injected
+        else [name for name in twice if place.originals[name].name not in on_purpose],
     }
     yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
     for arrival in place.arrived:
@@ -234,7 +261,7 @@ def _at_source(world: World, source: Input) -> Iterator[Arrival]:
         yield from stored(world, source.site, path)
 
 
-def _arrival(content: bytes) -> Arrival:
+def arrival_of(content: bytes) -> Arrival:
     """Return what lies somewhere; an envelope that is to be split has the name of its message."""
     names = _names(content)
     return Arrival(names[0] if len(names) == 1 else names[0].partition("/")[0], content)
@@ -247,19 +274,21 @@ def _names(content: bytes) -> list[str]:
 
 def _difference(draft: Draft, content: bytes, *, has_body_only: bool) -> str | None:
     """Return what differs between a message as it was sent, and its copy."""
-    sent, copy = split(encoded(draft, is_hub=False)), split(content)
-    if sent.body != copy.body:
+    sent = encoded(draft, is_hub=False)
+    if split(sent).body != split(content).body:
         return "its body"
-    named, others = _properties(sent.application_properties), _properties(copy.application_properties)
+    named, others = properties_of(sent), properties_of(content)
     kept = {name: value for name, value in others.items() if not name.startswith(_STAMPS)}
     return None if named == kept or has_body_only else f"its properties {sorted(kept)}"
 
 
 def _has_mark(content: bytes) -> bool:
-    return "replication" in _properties(split(content).application_properties)
+    return "replication" in properties_of(content)
 
 
-def _properties(section: bytes) -> dict[str, object]:
+def properties_of(content: bytes) -> dict[str, Value]:
+    """Return the application properties of a message."""
+    section = split(content).application_properties
     described = decode_all(section).payload if section else None
     return (
         {str(key.payload): value for key, value in pairs_of(described.value)}

@@ -18,6 +18,8 @@ class Process:
         self.batch_limit = batch_limit
         self.refuses = refuses
         self.is_dead = False
+        self.is_forgetful = False
+        """Whether the journal did not answer it."""
         self.channels: dict[Channel, None] = {}
         self.sent: dict[tuple[str, str], float] = {}
         """When it learnt what is accepted: by the place and the name in the body."""

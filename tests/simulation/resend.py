@@ -20,9 +20,10 @@ from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import RESEND_EFFECTS, Faults
 from tests.simulation.ledger import Lines, failure_of
 from tests.simulation.network import Network
-from tests.simulation.operator_process import OperatorProcess, Report, simulated_connections, started
+from tests.simulation.operator_process import Report, ResendProcess, simulated_connections
 from tests.simulation.rival import Rival
 from tests.simulation.site import Site, Sites, SkewedClock
+from tests.simulation.topologies import settings_of
 from tests.simulation.world import Scale
 
 _HEALING_SECONDS = 6 * 3600.0
@@ -79,11 +80,7 @@ class ResendWorld:
             namespace.name: Site(namespace, SkewedClock(self.loop, self.skew())) for namespace in backlog.namespaces
         }
         self.loop.calendar = Sites(self.sites)
-        self.settings = {
-            each.upper(): f"Endpoint=sb://{each}/;SharedAccessKeyName=n;SharedAccessKey=bm8=;UseDevelopmentEmulator=true"
-            for each in self.sites
-        }
-        self.settings |= {f"{name}_HUB": text for name, text in self.settings.items()}
+        self.settings = settings_of(backlog)
         self.batch_limit = self.chance.choice((900, 2_500, 60_000))
         self.patience = self.chance.choice(_PATIENCE)
         self.lines = Lines(failure_of(self.chance.random()))
@@ -103,7 +100,7 @@ class ResendWorld:
         self._started = self._runs_after = 0
         self._is_quiet = False
         self._is_over = False
-        self._process: OperatorProcess | None = None
+        self._process: ResendProcess | None = None
         self._rivals: list[Rival] = []
         self._consumes_in_order = self.chance.random() < 0.5
         self._has_consumer = self.chance.random() < 0.6
@@ -184,7 +181,7 @@ class ResendWorld:
 
     # The operator
 
-    def ended(self, process: OperatorProcess) -> None:
+    def ended(self, process: ResendProcess) -> None:
         """Let the operator look at what a run has reported, and begin another one."""
         if process is not self._process:
             return
@@ -207,7 +204,8 @@ class ResendWorld:
     def _start(self) -> None:
         if self._process is None and not self._is_over:
             self._started += 1
-            self._process = started(self, self._started, in_peace=self._is_quiet)
+            self._process = ResendProcess(self, self._started, in_peace=self._is_quiet)
+            self._process.start()
 
     # Everybody else
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from datetime import timedelta
 
-from tests.simulation.history import History, Plan, lines_of, run, shortest
+from tests.simulation.history import History, Plan, run, shortest
 from tests.simulation.judgement import disagreements, judged
-from tests.simulation.oracles import stored
+from tests.simulation.oracles import lines_of, stored
 from tests.simulation.resend import ResendWorld
 from tests.simulation.site import BEGIN
 from tests.simulation.world import World

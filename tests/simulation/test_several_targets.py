@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from tests.simulation.history import outcomes_of, seeded
-from tests.simulation.oracles import objections, places, stored
+from tests.simulation.history import seeded
+from tests.simulation.oracles import objections, outcomes_of, places, stored
 from tests.simulation.topologies import DETECTING_TARGETS, THREE_TARGETS, Topology
 from tests.simulation.world import Scale, World
 

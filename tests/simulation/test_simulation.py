@@ -12,6 +12,7 @@ from tests.simulation.history import Plan, run
 from tests.simulation.judgement import disagreements, judged
 from tests.simulation.kept import KEPT
 from tests.simulation.mutants import Mutant, changed, mutants
+from tests.simulation.reruns import RERUNS
 from tests.simulation.topologies import TOPOLOGIES, Topology
 
 pytestmark = pytest.mark.long
@@ -32,7 +33,7 @@ def simulate(*arguments: str, code: int = 0) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("topology", [*TOPOLOGIES, *BACKLOGS], ids=str)
+@pytest.mark.parametrize("topology", [*TOPOLOGIES, *BACKLOGS, *RERUNS], ids=str)
 def test_a_history_without_faults_has_no_duplicate(topology: Topology) -> None:
     history = run(Plan(1, topology.name, most_faults=0))
     assert history.objections == ()
@@ -59,7 +60,7 @@ def test_an_unknown_name_is_an_error_of_the_command(option: str) -> None:
 
 def test_a_failing_history_is_shown_with_the_fewest_faults_and_the_path_of_a_message() -> None:
     arguments = ("--mutant", "complete a batch that has failed", "--stop", "--histories", "250", "--processes", "1")
-    story = simulate(*arguments, "--first", "0", code=1)
+    story = simulate(*arguments, "--topology", "pair", "--first", "0", code=1)
     assert "make simulate seed=" in story
     assert "lost: " in story
     assert "faults:\n" in story

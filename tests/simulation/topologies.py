@@ -102,6 +102,15 @@ def configuration(topology: Topology) -> Configuration:
         return load(folder)
 
 
+def settings_of(topology: Topology) -> dict[str, str]:
+    """Return the app settings of its connections."""
+    text = "Endpoint=sb://{}/;SharedAccessKeyName=n;SharedAccessKey=bm8=;UseDevelopmentEmulator=true"
+    return {
+        connection.key: text.format(alias.removesuffix("-hub"))
+        for alias, connection in configuration(topology).connections.items()
+    }
+
+
 def _one_way(
     name: str,
     *,
@@ -390,9 +399,12 @@ THREE_TARGETS = _several("several targets", sessions=True)
 TARGETS_OF_HUB = _several_from_hub()
 DETECTING_TARGETS = _several("several targets that detect duplicates", sessions=True, detects=True)
 PAIR = _pair("pair", sessions=False)
+PAIR_WITH_SESSIONS = _pair("pair with sessions", sessions=True)
+HUB_AND_BACK = _hub_and_back()
+HUB_TO_HUB = _hub_to_hub()
 TOPOLOGIES = (
     PAIR,
-    _pair("pair with sessions", sessions=True),
+    PAIR_WITH_SESSIONS,
     _one_way("one way", sessions=False, in_order=False),
     _one_way("one way with sessions", sessions=True),
     _one_way("lanes", sessions=True, more="lanes: 2"),
@@ -401,8 +413,8 @@ TOPOLOGIES = (
     _one_way("to partitioned queues", sessions=False, in_order=False, is_partitioned=True),
     _one_way("to partitioned queues that detect duplicates", sessions=True, is_partitioned=True, detects=True),
     _ring(),
-    _hub_and_back(),
-    _hub_to_hub(),
+    HUB_AND_BACK,
+    HUB_TO_HUB,
     _spillover(),
     _output_binding(),
     _with_editor("split", "split: {from: json-array}", splits=True),
