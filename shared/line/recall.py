@@ -6,7 +6,8 @@ journal when another instance may have had the message, and never for a message 
 
 1. It was enqueued before this instance had its first message.
 2. Its source counts an earlier delivery. Service Bus counts none when the connection of a session ends.
-3. It does not follow the last one of its partition that this instance has had.
+3. It does not follow the last one of its partition that this instance has had, or has waited although that one is long
+   ago: others may have had the partition meanwhile.
 4. It is the first of a batch of a session and has waited for longer than it takes to record what one target has.
 """
 
@@ -41,7 +42,7 @@ class Recall:
         self._accepted = accepted
         self._began: datetime | None = None
         self._from: datetime | None = None
-        self._last: dict[str, int] = {}
+        self._last: dict[str, tuple[int, datetime]] = {}
         self._turn = asyncio.Lock()
         self._readings = 0
         self._read_at: datetime | None = None
@@ -71,12 +72,14 @@ class Recall:
         enqueued, partition = _time(arrival.enqueued_time or 0), arrival.origin.partition
         if enqueued < (self._from or (self._began or batch.now) + _CLOCKS_DIFFER):
             return True
+        has_waited = batch.now - enqueued > _PATIENCE
         if partition is not None:
-            return is_first and self._last.get(partition, -1) + 1 != arrival.sequence_number
+            last, at = self._last.get(partition, (None, batch.now))
+            follows = last is not None and last + 1 == arrival.sequence_number
+            return is_first and (not follows or (has_waited and batch.now - at > _BETWEEN_SESSIONS))
         if arrived is not None and (arrived.attempt or 1) > 1:
             return True
         is_due = self._read_at is None or batch.now - self._read_at > _BETWEEN_SESSIONS
-        has_waited = batch.now - enqueued > _PATIENCE
         return is_first and is_due and has_waited and arrived is not None and arrived.order_key is not None
 
     def _follow(self, batch: Batch) -> None:
@@ -84,7 +87,7 @@ class Recall:
         partition = batch.origin.partition
         numbers = [number for part in batch.parts if (number := part.arrival.sequence_number) is not None]
         if partition is not None and numbers:
-            self._last[partition] = numbers[-1]
+            self._last[partition] = numbers[-1], batch.now
 
     async def _read(self, since: datetime, now: datetime) -> None:
         readings = self._readings

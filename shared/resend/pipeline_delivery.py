@@ -221,20 +221,28 @@ class NotedJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Record results, and note the messages that have all of theirs."""
         flush = self._journal.decided(records, batch_id)
-        arrivals = {key_of(record.arrival): record.arrival for record in records}
-        waiting = {key_of(record.arrival) for record in records if record.outcome is Outcome.RETRY}
-        counts = Counter(key_of(record.arrival) for record in records)
+        done: list[Arrival] | None = None
 
         async def write() -> None:
+            nonlocal done
             await flush()
-            done = []
-            for key in arrivals.keys() - waiting:
-                # What goes to several targets is recorded for each by itself.
-                left = self._left.pop(key, 0) - counts[key]
-                if left > 0:
-                    self._left[key] = left
-                else:
-                    done.append(arrivals[key])
+            # If the note fails, all of this is done again.
+            done = self._done(records) if done is None else done
             await self._note(done)
 
         return write
+
+    def _done(self, records: Sequence[Record]) -> list[Arrival]:
+        """Return the messages that have their last result with *records*."""
+        arrivals = {key_of(record.arrival): record.arrival for record in records}
+        waiting = {key_of(record.arrival) for record in records if record.outcome is Outcome.RETRY}
+        counts = Counter(key_of(record.arrival) for record in records)
+        done = []
+        for key in arrivals.keys() - waiting:
+            # What goes to several targets is recorded for each by itself.
+            left = self._left.pop(key, 0) - counts[key]
+            if left > 0:
+                self._left[key] = left
+            else:
+                done.append(arrivals[key])
+        return done

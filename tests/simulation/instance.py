@@ -137,6 +137,10 @@ class Instance(Process):
         super().__init__(f"instance-{number}", world.batch_limit, world.topology.refuses)
         self.is_ending = False
         self.began = world.loop.time()
+        """When it began, or took over the partitions of another instance."""
+        self._begun: set[str] = set()
+        self._earlier: set[str] = set()
+        """What it had begun to send before it took over."""
         self._world = world
         self._cache = ActionsCache()
         self._shutdown = Shutdown()
@@ -158,14 +162,18 @@ class Instance(Process):
         topology, recorded = self._world.topology, self._world.recorded
         if recorded and not self.is_forgetful:
             known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
-            self._world.sent_although_recorded |= known
+            self._world.sent_although_recorded |= known - self._earlier
+        self._begun |= names
         if topology.kinds or not topology.taps:
             return
-        self._world.sent_again |= {name for name in names if (place, name) in self.sent}
+        self._world.sent_again |= {
+            name for name in names if (place, name) in self.sent or self.under_way[place, name] > 0
+        }
 
     def claim(self) -> None:
         """Take the partitions of hubs that others have left, as the balancing of Azure does after a while."""
         if not self.is_dead and not self.is_ending:
+            self.began, self._earlier = self._world.loop.time(), {*self._begun}
             for file in self._configuration.tasks:
                 if file.source.hub is not None:
                     for name in file.functions():

@@ -1,5 +1,6 @@
 """A process that talks to sites, and that can be killed at every await."""
 
+from collections import Counter
 from contextvars import Context
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ class Process:
         self.channels: dict[Channel, None] = {}
         self.sent: dict[tuple[str, str], float] = {}
         """When it learnt what is accepted: by the place and the name in the body."""
+        self.under_way = Counter[tuple[str, str]]()
+        """What it is sending now, by the same."""
         self.context = Context()
         self.context.run(OWNER.set, self)
 

@@ -114,6 +114,8 @@ class SenderLink:
         self._unanswered += 1
         owner, names = self.channel.owner, {name.decode() for name in _NAME.findall(message.content)}
         owner.begins_to_send(self.channel.where, names)
+        sent = [(self.channel.where, name) for name in names]
+        owner.under_way.update(sent)
         try:
             async with asyncio.timeout_at(deadline):
                 await self.channel.request(
@@ -132,11 +134,12 @@ class SenderLink:
                 self.failure = answer
             return answer
         finally:
+            owner.under_way.subtract(sent)
             self._unanswered -= 1
             if self._is_retired and not self._unanswered:
                 self.channel.cut()
         now = self.channel.network.loop.time()
-        owner.sent.update(((self.channel.where, name), now) for name in names)
+        owner.sent.update(dict.fromkeys(sent, now))
         return None
 
     async def retire(self) -> None:

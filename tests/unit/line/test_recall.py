@@ -135,15 +135,27 @@ def test_an_instance_that_has_read_reads_again_for_what_another_may_have_had(
 
 
 @pytest.mark.parametrize(
-    ("number", "is_asked"), [(4, False), (5, True), (3, True), (1, True)], ids=["next", "gap", "again", "back"]
+    ("number", "partition", "later", "is_asked"),
+    [
+        (4, "0", 0, False),
+        (5, "0", 0, True),
+        (3, "0", 0, True),
+        (1, "0", 0, True),
+        (4, "0", 60, True),
+        (0, "1", 0, True),
+    ],
+    ids=["next", "gap", "again", "back", "next, after a while", "first of a partition that it never had"],
 )
-def test_a_partition_is_asked_about_where_it_does_not_go_on(number: int, *, is_asked: bool) -> None:
+def test_a_partition_is_asked_about_where_it_does_not_go_on(
+    number: int, partition: str, later: float, *, is_asked: bool
+) -> None:
     app = App(second=OutputThatAccepts())
     app.clock.advance(2 * _HOUR / 1000)
     pipeline = app.instance()
     app.run(pipeline, *[_event(each) for each in (1, 2, 3)], partition="0")
     listings = app.sink.listings
-    app.run(pipeline, _event(number), partition="0")
+    app.clock.advance(later)
+    app.run(pipeline, _event(number), partition=partition)
     assert (app.sink.listings > listings) is is_asked
 
 
