@@ -1,6 +1,7 @@
-"""`tools/first-hour`: run the steps of docs/first-hour.md, and collect their answers in one file."""
+"""`tools/first-hour`: run the steps of docs/first-hour.md, and print answers that can be sent back."""
 
 import logging
+import re
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,16 +10,23 @@ from typing import Annotated
 import typer
 from azure.core.exceptions import AzureError
 
-from cli.first_hour.answers import Answer, AnswerFile, Verdict, public
-from cli.first_hour.passage import Passage
-from cli.first_hour.steps import NOT_TRIED, STEPS, VERDICTS, Scene, Step
+from cli.first_hour.steps import STEPS, NotTried, Scene, Step
+from cli.first_hour.way import Way, obstacle
 from cli.options import AdminAddresses, Authority, Folder
 from cli.output import print_problems, problems_of
 from cli.places import line_of
 from cli.signals import run_until_signalled
+from cli.tasks import tasks_named
 from cli.topology.sites import Access
-from shared.errors import BuswayError, ConfigError, Problem
+from cli.version import build
+from shared.errors import BuswayError, ConfigError, Problem, TargetRefused
+from shared.printable import printable
 from shared.tasks.files import Configuration, load
+
+AS_EXPECTED, NOT_AS_EXPECTED, NOT_TRIED = "as expected", "not as expected", "not tried"
+# Subscriptions, tenants and principals are nobody else's business.
+_GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_KEY = re.compile(r"(?i)(key|sig|signature|token)=[^\s;&\"']+")
 
 
 def first_hour(
@@ -33,16 +41,15 @@ def first_hour(
     minute: Annotated[
         float, typer.Option(min=0.01, help="Seconds of a minute; fewer than 60 only try the script.")
     ] = 60.0,
-    out: Annotated[Path, typer.Option(help="The file with the answers.")] = Path("first-hour.json"),
     admin: AdminAddresses = None,
     authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
-    Run the ten steps of docs/first-hour.md, and collect their answers in one file that can be sent back.
+    Run the ten steps of docs/first-hour.md, and print answers that can be sent back.
 
     **It sends messages, switches targets off for up to an hour, publishes the app and pauses a task**: use it before
-    applications do. The file has no bodies, keys or ids of subscriptions. App settings are those of `busway send`.
+    applications do. The answers have no bodies, keys or ids of subscriptions. App settings are those of `busway send`.
 
     Exit code 0: all is as expected, or was not tried. 1: something is not.
     """
@@ -50,59 +57,56 @@ def first_hour(
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(config)
     access = Access.of(admin or [], authority, configuration.connections)
-    with_sessions, without_sessions = _passages(configuration, task or [], access)
     scene = Scene(
-        configuration, config, access, with_sessions, without_sessions, resource_group, name, minute, messages
+        configuration, config, access, _ways(configuration, task or [], access), resource_group, name, minute, messages
     )
-    place = "Azure" if resource_group else "this machine"
-    file = AnswerFile(out, started=datetime.now(UTC).isoformat(timespec="seconds"), place=place)
+    typer.echo(
+        f"busway {build()} on {'Azure' if resource_group else 'this machine'}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    )
     verdicts = []
     for number, step in enumerate(STEPS, 1):
         if only and number not in only:
             continue
         typer.echo(f"{number}. {step.name}: {step.command}")
-        answer = run_until_signalled(_answer(number, step, scene))
+        began = time.monotonic()
+        answer = run_until_signalled(_answer(step, scene))
         if answer is None:
             typer.echo("interrupted; the targets are switched on again")
             raise typer.Exit(130)
-        file.add(answer)
-        verdicts.append(answer.verdict)
-        for line in answer.lines:
+        verdict, lines = answer
+        verdicts.append(verdict)
+        for line in lines:
             typer.echo(f"   {public(line)}")
-        typer.echo(f"   {answer.verdict} ({answer.seconds:.0f} s)")
-    typer.echo(f"{out} has the answers")
-    raise typer.Exit(1 if Verdict.NOT_AS_EXPECTED in verdicts else 0)
+        typer.echo(f"   {verdict} ({time.monotonic() - began:.0f} s)")
+    raise typer.Exit(1 if NOT_AS_EXPECTED in verdicts else 0)
 
 
-async def _answer(number: int, step: Step, scene: Scene) -> Answer:
-    began = time.monotonic()
+async def _answer(step: Step, scene: Scene) -> tuple[str, list[str]]:
     try:
         found = await step.run(scene)
-        verdict, lines = VERDICTS[found.is_expected], found.lines
-    except NOT_TRIED as error:
-        verdict, lines = Verdict.NOT_TRIED, [str(error)]
+    except (NotTried, TargetRefused) as error:
+        return NOT_TRIED, [str(error)]
     except AzureError as error:
-        verdict, lines = Verdict.NOT_AS_EXPECTED, [line_of(error)]
+        return NOT_AS_EXPECTED, [line_of(error)]
     except BuswayError as error:
-        verdict, lines = Verdict.NOT_AS_EXPECTED, [str(error)]
-    return Answer(number, step.name, step.command, verdict, round(time.monotonic() - began, 1), lines)
+        return NOT_AS_EXPECTED, [str(error)]
+    return AS_EXPECTED if found.is_expected else NOT_AS_EXPECTED, [*found.lines]
 
 
-def _passages(configuration: Configuration, names: list[str], access: Access) -> tuple[Passage | None, Passage | None]:
-    """Return the ways of a task with sessions and of one without; raises ConfigError for a name that has none."""
-    unknown = [name for name in names if name not in {task.task for task in configuration.tasks}]
-    if unknown:
-        raise ConfigError([Problem(f"--task {each}", "is no task of the configuration") for each in unknown])
-    chosen = [task for task in configuration.tasks if not names or task.task in names]
-    ways = [Passage.of(configuration, task, access) for task in chosen]
-    unusable = [way for way in ways if isinstance(way, str)]
-    if names and unusable:
-        raise ConfigError([Problem("--task", each) for each in unusable])
-    found = [way for way in ways if isinstance(way, Passage)]
-    return (
-        next((passage for passage in found if passage.task.source.sessions), None),
-        next((passage for passage in found if not passage.task.source.sessions), None),
-    )
+def _ways(configuration: Configuration, names: list[str], access: Access) -> list[Way]:
+    """Return the ways of a task with sessions and of one without; raises ConfigError for a named one that has none."""
+    tasks = tasks_named(names, configuration, "--task") or configuration.tasks
+    obstacles = {task.task: obstacle(configuration, task) for task in tasks}
+    if names and any(obstacles.values()):
+        raise ConfigError([Problem("--task", text) for text in obstacles.values() if text is not None])
+    usable = [task for task in tasks if obstacles[task.task] is None]
+    chosen = {bool(task.source.sessions): task for task in reversed(usable)}
+    return [Way(configuration, chosen[kind], access) for kind in (True, False) if kind in chosen]
+
+
+def public(text: str) -> str:
+    """Return *text* in one line, without ids of people and subscriptions, and without keys."""
+    return _KEY.sub(lambda match: f"{match[1]}=…", _GUID.sub("…", printable(text)))
 
 
 app = typer.Typer(add_completion=False)

@@ -1,13 +1,12 @@
-"""The answers of the first hour: complete after each step, and nothing in them that must not be sent back."""
+"""The answers of the first hour: nothing in them must not be sent back."""
 
-import json
 import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from cli.first_hour.answers import Answer, AnswerFile, Verdict, public
+from cli.first_hour.__main__ import public
 from cli.first_hour.steps import STEPS, most_holds
 
 PAGE = (Path(__file__).parents[3] / "docs/first-hour.md").read_text(encoding="utf-8")
@@ -25,19 +24,6 @@ PAGE = (Path(__file__).parents[3] / "docs/first-hour.md").read_text(encoding="ut
 def test_an_answer_has_no_ids_and_no_keys(text: str, shown: str) -> None:
     assert public(text) == shown
     assert "\x1b" not in public(text)
-
-
-def test_the_file_is_complete_after_each_step_and_a_step_that_is_repeated_replaces_its_answer(tmp_path: Path) -> None:
-    path = tmp_path / "answers.json"
-    for number, verdict in ((2, Verdict.AS_EXPECTED), (1, Verdict.NOT_TRIED), (2, Verdict.NOT_AS_EXPECTED)):
-        file = AnswerFile(path, started="now", place="this machine")
-        file.add(Answer(number, "step", "command", verdict, 1.5, ["a line"]))
-    found = json.loads(path.read_text())
-    assert [(each["number"], each["verdict"]) for each in found["answers"]] == [
-        (1, "not tried"),
-        (2, "not as expected"),
-    ]
-    assert found["where"] == "this machine"
 
 
 @pytest.mark.parametrize(
