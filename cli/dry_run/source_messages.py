@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from cli.dry_run.recorded_messages import RecordedMessage
 from cli.hub_reader import ends_of, events, hub_of
 from shared.ends.event_hubs.receiver import EventHub
-from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.peek import first_messages
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.resend.places import place_at
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
 
@@ -27,9 +27,16 @@ async def source_messages(
     source = task.source
     if source.hub is not None:
         return await _last_events(configuration, task, count, settings, consumer_group)
-    place = Origin(configuration.site(source.connection), source.entity)
-    async with service_bus_client(configuration.connections[source.connection].key, settings) as client:
-        return [RecordedMessage(content) for content in await first_messages(client, place, count)]
+    found: list[RecordedMessage] = []
+    place = place_at(source.connection, source.entity, configuration)
+    async with contextlib.aclosing(peek(place, settings)) as letters:
+        async for letter, message in letters:
+            # The entity would deliver no others.
+            if message.is_active:
+                found.append(RecordedMessage(letter.content))
+            if len(found) == count:
+                break
+    return found
 
 
 async def _last_events(

@@ -1,7 +1,6 @@
 """How messages are sent to the target: as they are, with a stamp that identifies each copy."""
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -17,7 +16,7 @@ from shared.resend.edits import RESENT_FROM, resent_key, stamp_of
 from shared.resend.evidence import Answer, Question, answers_at
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import Letter
-from shared.resend.peek import peek_on
+from shared.resend.peek import opened_peeker, peek_on
 from shared.resend.places import Destination, Place, Scene, place_of
 
 EVACUATED_TO = "repl-evacuated-to"
@@ -88,8 +87,8 @@ class MoveDelivery(TargetDelivery):
     async def _arrived(self) -> set[str]:
         """Return the keys of the copies that have come to the target since the last look."""
         found: set[str] = set()
-        async with contextlib.aclosing(peek_on(self.pair.target, self.settings, self._seen)) as letters:
-            async for letter, _ in letters:
+        async with opened_peeker(self.pair.target, self.settings) as opened:
+            async for letter in peek_on(opened, self.pair.target, self._seen):
                 key = resent_key(letter, self.place, self.ledger)
                 if key is not None:
                     found.add(key)

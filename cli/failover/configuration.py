@@ -1,14 +1,11 @@
 """Opens failover.yaml: the register and the sites that it names."""
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-
-from azure.servicebus.aio import ServiceBusClient
 
 from busway_clients.endpoints.signature import public_key_of
 from cli.failover.azure_dns import AzureDns
@@ -17,9 +14,8 @@ from cli.failover.register import FailoverRefused, Register, RegisterState
 from cli.failover.zone_file import ZoneFile
 from shared.access.identity import credential
 from shared.clock import Clock
-from shared.ends.namespace import Namespace
-from shared.ends.service_bus.clients import client_of
 from shared.errors import ConfigError, Problem
+from shared.resend.places import Place
 from shared.tasks.failover import FAILOVER, RECEIVE, SEND, FailoverFile
 from shared.tasks.files import load_connections, read_one
 from shared.tasks.models import Connection
@@ -51,12 +47,10 @@ class Failover:
         alias = self.file.sites[site].connection
         return self.connections[alias].site or alias
 
-    @asynccontextmanager
-    async def client(self, site: str) -> AsyncIterator[ServiceBusClient]:
-        """Open a client of *site* with its app setting, a connection string or a host name; raises ConfigError."""
-        setting = self.connections[self.file.sites[site].connection].key
-        async with client_of(Namespace.of(setting, os.environ), retries=1) as client:
-            yield client
+    def places(self, site: str, entities: Sequence[str]) -> list[Place]:
+        """Return *entities* of *site*."""
+        alias = self.file.sites[site].connection
+        return [Place(alias, site, self.connections[alias].key, entity) for entity in entities]
 
     def changes(
         self, site: str, roles: Mapping[str, str], state: RegisterState, *, force: bool = False

@@ -4,23 +4,17 @@ The messages of entities and sites, and how many were published there and not co
 Nothing is taken: the messages are peeked.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-
-from azure.servicebus.aio import ServiceBusClient
 
 from busway_clients.senders.error_kinds import is_unavailable
 from cli.failover.configuration import Failover
-from shared.amqp.values import Malformed
-from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
-from shared.message.arrival import Origin
-from shared.message.message import Message
 from shared.message.metadata import iso_time, visited_sites
-from shared.resend.places import DEAD_LETTERS
-
-type OpenClient = Callable[[], AbstractAsyncContextManager[ServiceBusClient]]
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, Place
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,9 @@ async def check_primary(failover: Failover) -> None:
     """Raise TargetUnavailable if the primary site cannot be read: applications must not be moved to it then."""
     primary = failover.file.primary
     try:
-        await _check_access(primary, failover.file.entities, lambda: failover.client(primary))
+        for place in failover.places(primary, failover.file.entities):
+            async with aclosing(peek(place, os.environ, most=1)) as messages:
+                await anext(messages, None)
     except TargetUnavailable as error:
         raise TargetUnavailable(_why(primary, error)) from error
 
@@ -84,31 +80,17 @@ async def check_primary(failover: Failover) -> None:
 async def _look(failover: Failover, site: str, entities: Sequence[str]) -> Contents:
     primary = failover.path_name(failover.file.primary)
     try:
-        return await inspect_entities(site, entities, primary, lambda: failover.client(site))
+        return [await contents_of(place, primary, os.environ) for place in failover.places(site, entities)]
     except TargetUnavailable as error:
         return _why(site, error)
 
 
 def _why(site: str, error: TargetUnavailable) -> str:
-    if error.__cause__ is not None and is_unavailable(error.__cause__):
-        return f"{site} does not answer: {error}"
-    return f"{error}; {site} answers: check that the entity exists, and the right to listen"
-
-
-async def inspect_entities(
-    site: str, entities: Sequence[str], primary: str, open_client: OpenClient
-) -> list[EntityContents]:
-    """Contents at *entities* of *site* without taking anything; raises TargetUnavailable if that cannot be done."""
-    async with open_client() as client:
-        return [await _inspect_entity(client, Origin(site, entity), primary) for entity in entities]
-
-
-async def _check_access(site: str, entities: Sequence[str], open_client: OpenClient) -> None:
-    """Peek at a few messages of each of *entities* of *site*; raises TargetUnavailable if that fails."""
-    async with open_client() as client:
-        for entity in entities:
-            async with aclosing(peek_all(client, Origin(site, entity))) as contents:
-                await anext(contents, None)
+    # Without the advice of `peek`, which does not know whether the site answers.
+    cannot = error.__cause__ if isinstance(error.__cause__, TargetUnavailable) else error
+    if cannot.__cause__ is not None and is_unavailable(cannot.__cause__):
+        return f"{site} does not answer: {cannot}"
+    return f"{cannot}; {site} answers: check that the entity exists, and the right to listen"
 
 
 def _dead_letter_queues(entities: Sequence[str]) -> list[str]:
@@ -118,24 +100,16 @@ def _dead_letter_queues(entities: Sequence[str]) -> list[str]:
     return [queue for queue in queues if queue.lower() not in named]
 
 
-async def _inspect_entity(client: ServiceBusClient, place: Origin, primary: str) -> EntityContents:
+async def contents_of(place: Place, primary: str, settings: Mapping[str, str]) -> EntityContents:
+    """Return the contents of an entity; those that were not at the site *primary* are local. Raises as `peek`."""
     found = 0
-    local: list[int | None] = []
-    async for contents in peek_all(client, place, scheduled=True):
-        for content in contents:
+    times: list[str] = []
+    local = 0
+    async with aclosing(peek(place, settings)) as messages:
+        async for letter, _ in messages:
             found += 1
-            enqueued, is_local = _read(content, place, primary)
-            if is_local:
-                local.append(enqueued)
-    times = [iso_time(time) for time in local if time is not None]
-    return EntityContents(place.entity, found, len(local), min(times, default=None), max(times, default=None))
-
-
-def _read(content: bytes, place: Origin, primary: str) -> tuple[int | None, bool]:
-    """Return the enqueued time of a message and whether it is local; one that cannot be parsed is local."""
-    try:
-        message = Message.received(content, place)
-        is_local = primary not in visited_sites(message)
-    except Malformed:
-        return None, True
-    return message.arrival.enqueued_time, is_local
+            # One that cannot be parsed is local.
+            if letter.message is None or primary not in visited_sites(letter.message):
+                local += 1
+                times += [] if letter.enqueued_time is None else [iso_time(letter.enqueued_time)]
+    return EntityContents(place.entity, found, local, min(times, default=None), max(times, default=None))

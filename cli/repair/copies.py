@@ -3,22 +3,21 @@
 import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cli.hub_reader import events, hub_of
 from cli.repair.manifest import Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed, Value, long, string, symbol, timestamp
 from shared.assembly.journals import actions_of
-from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.peek import peek_all
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.journal.imprints import Imprinter
 from shared.line.rejection import share_for
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.resend.places import DEAD_LETTERS
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, Place, place_at
 from shared.rules.rule import parse_action
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
@@ -40,25 +39,41 @@ class Copy(NamedTuple):
 class Contents:
     """The messages of an entity by sequence number and by id."""
 
-    def __init__(self, place: Origin, contents: Sequence[bytes], task: TaskFile) -> None:
-        """Compute the digests of *contents* as the journal of *task* does."""
-        imprinter = Imprinter(actions_of(task))
+    def __init__(self, place: Origin) -> None:
+        """Know nothing yet of *place*."""
         self._by_number: dict[int, bytes] = {}
         self._by_id: dict[str | None, list[tuple[bytes, str, str | None]]] = {}
         self.place = place
-        for content in contents:
-            try:
-                message = Message.received(content, place)
-                imprint = imprinter.arriving(message)
-            except Malformed:
-                continue  # the journal has no digests of it either
-            if message.arrival.sequence_number is not None:
-                self._by_number[message.arrival.sequence_number] = content
-            digests = (
-                imprint.body_digest.hex(),
-                None if imprint.property_digest is None else imprint.property_digest.hex(),
-            )
-            self._by_id.setdefault(imprint.message_id, []).append((content, *digests))
+
+    @classmethod
+    async def of(cls, place: Place, task: TaskFile, settings: Mapping[str, str]) -> Self:
+        """
+        Read a queue, subscription or dead-letter queue, with the digests that the journal of *task* has.
+
+        Raises: TargetUnavailable if it cannot be read, or has more messages than a repair reads.
+        """
+        found, imprinter, count = cls(place.origin), Imprinter(actions_of(task)), 0
+        async with contextlib.aclosing(peek(place, settings)) as letters:
+            async for letter, peeked in letters:
+                count += not peeked.is_scheduled
+                if count > _MAX_MESSAGES:
+                    text = f"has more than {_MAX_MESSAGES} messages, too many for a repair to read"
+                    raise TargetUnavailable(f"{place}: {text}")
+                # The journal has no digests of one that cannot be read either.
+                if letter.message is not None and not peeked.is_scheduled:
+                    found._add(letter.content, letter.message, imprinter)
+        return found
+
+    def _add(self, content: bytes, message: Message, imprinter: Imprinter) -> None:
+        try:
+            imprint = imprinter.arriving(message)
+        except Malformed:
+            return
+        if message.arrival.sequence_number is not None:
+            self._by_number[message.arrival.sequence_number] = content
+        properties = None if imprint.property_digest is None else imprint.property_digest.hex()
+        digests = (imprint.body_digest.hex(), properties)
+        self._by_id.setdefault(imprint.message_id, []).append((content, *digests))
 
     def numbered(self, missing: Missing) -> Copy | None:
         """Return the message itself, by its sequence number."""
@@ -77,40 +92,22 @@ class Contents:
         return None
 
 
-async def contents_of(
-    configuration: Configuration, alias: str, entity: str, settings: Mapping[str, str]
-) -> tuple[Origin, list[bytes]]:
-    """
-    Return all messages of a queue, subscription or dead-letter queue, encoded.
-
-    Raises: TargetUnavailable if it cannot be read, or has more messages than a repair reads.
-    """
-    place = Origin(configuration.site(alias), entity)
-    found: list[bytes] = []
-    async with service_bus_client(configuration.connections[alias].key, settings) as client:
-        async for contents in peek_all(client, place):
-            found += contents
-            if len(found) > _MAX_MESSAGES:
-                text = f"has more than {_MAX_MESSAGES} messages, too many for a repair to read"
-                raise TargetUnavailable(f"{place.site}/{entity}: {text}")
-    return place, found
-
-
-def dead_letters_of(task: TaskFile) -> str | None:
-    """Return the dead-letter queue of a task's source, or None for a hub or a dead-letter queue."""
+def dead_letters_of(task: TaskFile, configuration: Configuration) -> list[Place]:
+    """Return the dead-letter queue of a task's source, none for a hub or a dead-letter queue."""
     source = task.source
-    return None if source.hub is not None or source.dead_letter else source.entity + DEAD_LETTERS
+    is_elsewhere = source.hub is not None or source.dead_letter
+    return [] if is_elsewhere else [place_at(source.connection, source.entity, configuration).dead_letters()]
 
 
-def place_of(text: str, configuration: Configuration) -> tuple[str, str]:
-    """Return the connection and the entity that `--copies` names; raises ConfigError."""
+def place_of(text: str, configuration: Configuration) -> Place:
+    """Return the entity that `--copies` names; raises ConfigError."""
     alias, _, entity = text.partition("/")
     connection = configuration.connections.get(alias)
     if connection is None or not entity or not connection.end.has_dead_letters:
         known = (name for name, connection in configuration.connections.items() if connection.end.has_dead_letters)
         expected = ", ".join(f"{each}/ENTITY" for each in known)
         raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
-    return alias, entity
+    return place_at(alias, entity, configuration)
 
 
 async def event(
@@ -151,8 +148,7 @@ def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, only_for: Sequen
         message.set_properties({name: string(text) for name, text in share_for(task.task, source, only_for).items()})
     if task.source.hub is not None:
         return message.encode()
-    dead = dead_letters_of(task)
-    if copy.place.entity == dead:
+    if not task.source.dead_letter and copy.place.entity == task.source.entity + DEAD_LETTERS:
         message.set_properties(dict.fromkeys(_DEAD_LETTER_PROPERTIES))
     elif task.source.rule is not None and task.source.rule.action is not None:
         # The rule of the task's own subscription was not applied to a copy in another one.

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from cli.letters.ledger_file import LedgerFile
-from cli.repair.copies import Contents, Copy, as_it_entered, contents_of, dead_letters_of, event
+from cli.repair.copies import Contents, Copy, as_it_entered, dead_letters_of, event
 from cli.repair.manifest import Missing
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
@@ -22,6 +22,7 @@ from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.ledger import DONE, OPEN, Ledger
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
+from shared.resend.places import Place, place_at
 from shared.resend.run import Run
 from shared.resend.source import CopySource
 from shared.tasks.files import Configuration
@@ -63,7 +64,7 @@ class Repair(PipelineDelivery):
         self,
         configuration: Configuration,
         settings: Mapping[str, str],
-        places: Sequence[tuple[str, str]],
+        places: Sequence[Place],
         ledger: Ledger,
         report: Callable[[Report], None],
         *,
@@ -71,7 +72,7 @@ class Repair(PipelineDelivery):
         consumer_group: str | None = None,
     ) -> None:
         """
-        Look for copies in *places* too (connection and entity); *report* gets the result for each message.
+        Look for copies in *places* too; *report* gets the result for each message.
 
         Hubs are read with *consumer_group*, by default that of the task. With *sends_expired* it sends messages too
         that their source expired before their task could send them.
@@ -89,7 +90,7 @@ class Repair(PipelineDelivery):
         """The target queues that have the message in hand."""
         self._in_hand = ""
         self._failures: Counter[str] = Counter()
-        self._contents_by_place: dict[tuple[str, str, str], Contents] = {}
+        self._contents_by_place: dict[tuple[str, Place], Contents] = {}
 
     async def run(self, messages: Iterable[Missing], *, is_sending: bool, hold: timedelta = HOLD) -> BuswayError | None:
         """Send what is missing, or only show it; return the error that has ended the repair early."""
@@ -214,7 +215,7 @@ class Repair(PipelineDelivery):
             return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         source = task.source
         if source.hub is None:
-            contents = await self._contents(task, source.connection, source.entity)
+            contents = await self._contents(task, place_at(source.connection, source.entity, self._configuration))
             is_numbered = missing.sequence_number is not None
             waiting = contents.numbered(missing) if is_numbered else contents.alike(missing)
             if waiting is not None:
@@ -227,24 +228,22 @@ class Repair(PipelineDelivery):
     async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
         if task.source.hub is not None:
             return await event(self._configuration, task, self._settings, missing, self._consumer_group)
-        for alias, entity in self._places_of(task, missing):
-            found = (await self._contents(task, alias, entity)).alike(missing)
+        for place in self._places_of(task, missing):
+            found = (await self._contents(task, place)).alike(missing)
             if found is not None:
                 return found
         return None
 
-    def _places_of(self, task: TaskFile, missing: Missing) -> list[tuple[str, str]]:
-        """Return the connections and entities that may have a copy of a message of a queue or subscription."""
-        dead = dead_letters_of(task)
+    def _places_of(self, task: TaskFile, missing: Missing) -> list[Place]:
+        """Return the entities that may have a copy of a message of a queue or subscription."""
         taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
-        own = [] if dead is None else [(task.source.connection, dead)]
-        return list(dict.fromkeys([*own, *((source.connection, source.entity) for source in taps), *self._places]))
+        tapped = [place_at(source.connection, source.entity, self._configuration) for source in taps]
+        return list(dict.fromkeys([*dead_letters_of(task, self._configuration), *tapped, *self._places]))
 
     def _names_of_places(self, task: TaskFile, missing: Missing) -> str:
         if task.source.hub is not None:
             return f"the retained events of {self._configuration.site(task.source.connection)}/{task.source.hub}"
-        places = self._places_of(task, missing)
-        names = ", ".join(f"{self._configuration.site(alias)}/{entity}" for alias, entity in places)
+        names = ", ".join(map(str, self._places_of(task, missing)))
         return names or "any entity: its source has no dead-letter queue; use --copies"
 
     async def _at_targets(self, task: TaskFile, missing: Missing) -> list[str]:
@@ -252,7 +251,8 @@ class Repair(PipelineDelivery):
         there = []
         for target in task.targets():
             if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
-                found = (await self._contents(task, target.connection, target.queue)).alike(missing)
+                place = place_at(target.connection, target.queue, self._configuration)
+                found = (await self._contents(task, place)).alike(missing)
                 if found is not None:
                     there.append(_name(found))
         return list(dict.fromkeys(there))
@@ -269,11 +269,10 @@ class Repair(PipelineDelivery):
         possible = [names for names in routes if len(names) == missing.expected > 1 and having and having <= {*names}]
         return [name for name in possible[0] if name not in having] if len(possible) == 1 else []
 
-    async def _contents(self, task: TaskFile, alias: str, entity: str) -> Contents:
-        key = task.task, alias, entity
+    async def _contents(self, task: TaskFile, place: Place) -> Contents:
+        key = task.task, place
         if key not in self._contents_by_place:
-            place, contents = await contents_of(self._configuration, alias, entity, self._settings)
-            self._contents_by_place[key] = Contents(place, contents, task)
+            self._contents_by_place[key] = await Contents.of(place, task, self._settings)
         return self._contents_by_place[key]
 
 

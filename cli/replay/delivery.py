@@ -24,7 +24,7 @@ from shared.resend.ledger import Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.pipeline_delivery import PipelineDelivery
-from shared.resend.places import Place
+from shared.resend.places import place_at
 from shared.tasks.files import Configuration
 from shared.tasks.routes import Target
 
@@ -102,8 +102,7 @@ class ReplayDelivery(PipelineDelivery):
         connection = self._configuration.connections[target.connection]
         if target.queue is None or connection.setting is None or not connection.is_namespace:
             return found
-        site = self._configuration.site(target.connection)
-        place = Place(target.connection, site, connection.setting, target.queue)
+        place = place_at(target.connection, target.queue, self._configuration)
         async with contextlib.aclosing(peek(place, self._settings)) as letters:
             async for letter, _ in letters:
                 copy = self._copy(letter)

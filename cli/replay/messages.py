@@ -9,7 +9,7 @@ from typing import Any
 from cli.hub_reader import BEFORE_START, ends_of, events, hub_of
 from cli.journal import hours_between, journal_files
 from cli.letters.selection import filter_of
-from cli.repair.copies import Contents, as_it_entered, contents_of, dead_letters_of, place_of
+from cli.repair.copies import Contents, as_it_entered, dead_letters_of, place_of
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
 from shared.clock import Clock, SystemClock
@@ -21,6 +21,7 @@ from shared.message.heartbeat import heartbeat_in
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import key_of
+from shared.resend.places import Place, place_at
 from shared.resend.selection import Selection
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
@@ -117,10 +118,7 @@ class Messages:
         problems: dict[str, None] = {}
         received = sorted(self._received(problems), key=lambda each: each.sequence_number or 0)
         self.unread += problems
-        contents = [
-            Contents(*await contents_of(self._configuration, *place, self._settings), self._task)
-            for place in self._places()
-        ]
+        contents = [await Contents.of(place, self._task, self._settings) for place in self._places()]
         origin = Origin(self._site, self._task.source.entity)
         for start in range(0, len(received), _COPIES_AT_ONCE):
             page: list[Letter] = []
@@ -133,14 +131,13 @@ class Messages:
                 page.append(Letter(content, origin))
             yield page
 
-    def _places(self) -> list[tuple[str, str]]:
+    def _places(self) -> list[Place]:
         """Return the entities with copies: those of `--copies`, or of the task's taps that do not drain them."""
         if self._plan.copies:
             return [place_of(copy, self._configuration) for copy in self._plan.copies]
-        dead, source = dead_letters_of(self._task), self._task.source
         taps = [tap for tap in self._configuration.taps if tap.tap.of == self._task.task and tap.tap.side == "source"]
-        own = [] if dead is None else [(source.connection, dead)]
-        return [*((tap.source.connection, tap.source.entity) for tap in taps), *own]
+        tapped = [place_at(tap.source.connection, tap.source.entity, self._configuration) for tap in taps]
+        return [*tapped, *dead_letters_of(self._task, self._configuration)]
 
     def _received(self, problems: dict[str, None]) -> Iterator[Missing]:
         """Yield what the journal says that the task received between the positions, each message once."""

@@ -1,16 +1,27 @@
-"""One message on its way: sent to the source, watched for at the target."""
+"""
+One message on its way: sent to the source, watched for at the target.
+
+If it does not show there, the places on its way, the journal and the state of its task say what stopped it.
+"""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-from cli.smoke.evidence import Journal, obstacle
-from cli.smoke.probes import Probe, Route
-from cli.smoke.watches import Watch, is_of, started
+from cli.journal import hours_between, journal_files
+from cli.smoke.probes import Probe, Report, Verdict
+from cli.smoke.watches import Watch, is_of, places_on_the_way, started
+from shared.assembly.status import StatusReader
 from shared.errors import BuswayError, ConfigError
+from shared.journal.hops import Hop, hops
+from shared.journal.search import search
 from shared.protocols import Outcome, Output
+from shared.resend.letters import Letter
+from shared.resend.peek import peek
+from shared.status.model import State
 from shared.tasks.files import Configuration
 
 _LOOK_SECONDS = 0.2
@@ -19,98 +30,128 @@ _JOURNAL_AFTER, _JOURNAL_EVERY = 3.0, 5.0
 _SEND_SECONDS = 20.0
 
 
-class Verdict(StrEnum):
-    """What is known about a route after its message."""
+class Passages:
+    """The messages of one run."""
 
-    ARRIVED = "arrived"
-    ACCEPTED = "accepted"
-    """The journal says that the target has accepted it, but a consumer was faster than the look at the target."""
-    NOT_ARRIVED = "not arrived"
-    NOT_SENT = "not sent"
-    NOT_TRIED = "not tried"
+    def __init__(
+        self,
+        configuration: Configuration,
+        folder: Path,
+        settings: Mapping[str, str],
+        outputs: Mapping[str, Output],
+        run: str,
+    ) -> None:
+        """Send through *outputs*; the journal is the one that the configuration in *folder* names."""
+        self._configuration = configuration
+        self._folder = folder
+        self._settings = settings
+        self._outputs = outputs
+        self._run = run
+        self._unread = None if configuration.journal is not None else "the app has no journal"
+        """Why the journal cannot be read."""
 
+    async def pass_through(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:
+        """Send *probe*, wait until one of *watches* sees it, and report; raises nothing of one route only."""
+        is_sent = False
+        try:
+            async with started(watches):
+                refusal = await self._send(probe)
+                is_sent = refusal is None
+                if refusal is not None:
+                    return Report(probe.route, Verdict.NOT_SENT, str(refusal))
+                return await self._watched(probe, watches, wait)
+        except ConfigError as error:
+            return Report(probe.route, Verdict.NOT_SENT, "; ".join(map(str, error.problems)))
+        except BuswayError as error:
+            if not is_sent:
+                return Report(probe.route, Verdict.NOT_SENT, str(error))
+            return Report(probe.route, Verdict.NOT_ARRIVED, str(error), message_id=probe.message_id)
 
-GOOD = frozenset((Verdict.ARRIVED, Verdict.ACCEPTED))
+    async def _send(self, probe: Probe) -> BuswayError | None:
+        source = probe.route.task.source
+        entity = source.queue or source.topic or source.hub or ""
+        output = self._outputs[source.connection]
+        (error,) = await output.send(entity, [probe.outgoing], timeout_seconds=_SEND_SECONDS)
+        return error
 
-
-@dataclass(frozen=True)
-class Report:
-    """The result for one route."""
-
-    route: Route
-    verdict: Verdict
-    seconds: float | None = None
-    detail: str = ""
-    message_id: str | None = None
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What all messages of a run need."""
-
-    configuration: Configuration
-    settings: Mapping[str, str]
-    outputs: Mapping[str, Output]
-    journal: Journal
-    run: str
-    wait: float
-
-
-async def passage(probe: Probe, watches: Sequence[Watch], around: Surroundings) -> Report:
-    """Send *probe*, wait until one of *watches* sees it, and report; raises nothing that concerns one route only."""
-    is_sent = False
-    try:
-        async with started(watches):
-            refusal = await _send(probe, around)
-            is_sent = refusal is None
-            if refusal is not None:
-                return Report(probe.route, Verdict.NOT_SENT, detail=refusal)
-            return await _watched(probe, watches, around)
-    except ConfigError as error:
-        return Report(probe.route, Verdict.NOT_SENT, detail="; ".join(map(str, error.problems)))
-    except BuswayError as error:
-        if not is_sent:
-            return Report(probe.route, Verdict.NOT_SENT, detail=str(error))
-        return Report(probe.route, Verdict.NOT_ARRIVED, None, str(error), probe.message_id)
-
-
-async def _send(probe: Probe, around: Surroundings) -> str | None:
-    """Send *probe* to the source of its task; return why that failed, None if it is there."""
-    source = probe.route.task.source
-    output = around.outputs[source.connection]
-    entity = source.queue or source.topic or source.hub or ""
-    (error,) = await output.send(entity, [probe.outgoing], timeout_seconds=_SEND_SECONDS)
-    return None if error is None else str(error)
-
-
-async def _watched(probe: Probe, watches: Sequence[Watch], around: Surroundings) -> Report:
-    begin = time.monotonic()
-    journal_at = begin + _JOURNAL_AFTER
-    while True:
-        for watch in watches:
-            for sight in await watch.look():
-                if is_of(sight.letter, probe, around.run):
+    async def _watched(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:
+        begin = time.monotonic()
+        journal_at = begin + _JOURNAL_AFTER
+        while True:
+            for watch in watches:
+                if any(is_of(letter, probe, self._run) for letter in await watch.look()):
+                    seen, seconds = f"seen at {_name(watch)}", time.monotonic() - begin
+                    return Report(probe.route, Verdict.ARRIVED, seen, seconds, probe.message_id)
+            now = time.monotonic()
+            if now >= min(journal_at, begin + wait):
+                hop = await self._hop(probe)
+                outcome = None if hop is None else hop.outcome
+                if hop is not None and outcome is not None and outcome["outcome"] == Outcome.SENT:
+                    detail = (
+                        f"journal: sent to {outcome.get('target')}; not seen there, so a consumer may have taken it"
+                    )
+                    taken = (int(outcome["journal_time"]) - hop.began) / 1_000_000
+                    return Report(probe.route, Verdict.ACCEPTED, detail, taken, probe.message_id)
+                has_ended = outcome is not None and outcome["outcome"] != Outcome.RETRY
+                if has_ended or now >= begin + wait:
+                    why = "; ".join([each async for each in self._facts(probe)])
+                    detail = f"not at {' or '.join(map(_name, watches)) or 'its target'}; {why}"
                     seconds = time.monotonic() - begin
-                    where = f"seen at {sight.where}"
-                    return Report(probe.route, Verdict.ARRIVED, seconds, where, probe.message_id)
-        now = time.monotonic()
-        if now >= min(journal_at, begin + around.wait):
-            recorded = await around.journal.record(probe)
-            if recorded is not None and recorded.outcome == Outcome.SENT:
-                taken = None if recorded.milliseconds is None else recorded.milliseconds / 1000
-                detail = f"journal: sent to {recorded.target}; not seen there, so a consumer may have taken it"
-                return Report(probe.route, Verdict.ACCEPTED, taken, detail, probe.message_id)
-            has_ended = recorded is not None and recorded.outcome not in {None, Outcome.RETRY}
-            if has_ended or now >= begin + around.wait:
-                return await _not_arrived(probe, watches, around, time.monotonic() - begin)
-            journal_at = time.monotonic() + _JOURNAL_EVERY
-        await asyncio.sleep(_LOOK_SECONDS)
+                    return Report(probe.route, Verdict.NOT_ARRIVED, detail, seconds, probe.message_id)
+                journal_at = time.monotonic() + _JOURNAL_EVERY
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _hop(self, probe: Probe) -> Hop | None:
+        """Return what the journal has of *probe* in its task, None if nothing; `_unread` then says if it is unread."""
+        if self._unread is not None:
+            return None
+        now = datetime.now(UTC)
+        hours = hours_between(now - timedelta(hours=1), now)
+
+        def read() -> list[Hop]:
+            return hops(search(journal_files(None, self._folder, hours), probe.message_id).records)
+
+        try:
+            found = await asyncio.to_thread(read)
+        except BuswayError as error:
+            self._unread = f"the journal cannot be read: {error}"
+            return None
+        return next((hop for hop in found if hop.place.task == probe.route.task.task), None)
+
+    async def _facts(self, probe: Probe) -> AsyncGenerator[str]:
+        """Yield what is known about a message that has not arrived."""
+        task = probe.route.task
+        for place in places_on_the_way(task, self._configuration):
+            try:
+                async with contextlib.aclosing(peek(place, self._settings)) as letters:
+                    found = [letter async for letter, _ in letters if is_of(letter, probe, self._run)]
+            except BuswayError as error:
+                yield str(error)
+                continue
+            for letter in found:
+                yield f"it is in {place}{_why_there(letter, is_given_up=place.entity != task.source.entity)}"
+        hop = await self._hop(probe)
+        if hop is not None:
+            outcome = hop.outcome or {}
+            reason = outcome.get("reason")
+            what = outcome.get("outcome", "received, without an outcome")
+            yield f"journal: {what}" + ("" if reason is None else f", {reason}")
+        else:
+            yield self._unread or "journal: no record of it"
+        reader = StatusReader(self._configuration, self._settings)
+        try:
+            (status,) = (await reader.read([task.task])).tasks
+        finally:
+            await reader.close()
+        if status.reason is not None or status.state not in {State.IDLE, State.RUNNING}:
+            yield f"the task is {status.state.value}" + ("" if status.reason is None else f": {status.reason}")
 
 
-async def _not_arrived(probe: Probe, watches: Sequence[Watch], around: Surroundings, seconds: float) -> Report:
-    why = await obstacle(probe, around.journal, around.configuration, around.settings, around.run)
-    detail = f"not at {' or '.join(map(_name, watches)) or 'its target'}; {why}"
-    return Report(probe.route, Verdict.NOT_ARRIVED, seconds, detail, probe.message_id)
+def _why_there(letter: Letter, *, is_given_up: bool) -> str:
+    if not is_given_up:
+        return ", where it still waits"
+    described = "" if letter.description is None else f": {letter.description}"
+    return f", given up: {letter.reason}{described}"
 
 
 def _name(watch: Watch) -> str:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,12 +67,26 @@ class Probe:
     """Its application properties without the mark, for people."""
 
 
+class Verdict(StrEnum):
+    """What is known about a route after its message."""
+
+    ARRIVED = "arrived"
+    ACCEPTED = "accepted"
+    """The journal says that the target has accepted it, but a consumer was faster than the look at the target."""
+    NOT_ARRIVED = "not arrived"
+    NOT_SENT = "not sent"
+    NOT_TRIED = "not tried"
+
+
 @dataclass(frozen=True)
-class Untried:
-    """A route that no message can be sent through, and why."""
+class Report:
+    """The result for one route."""
 
     route: Route
-    reason: str
+    verdict: Verdict
+    detail: str
+    seconds: float | None = None
+    message_id: str | None = None
 
 
 class Chooser:
@@ -97,36 +112,41 @@ class Chooser:
         )
         self._sent = 0
 
-    async def choose(self, task: TaskFile, numbers: Sequence[int]) -> list[Probe | Untried]:
+    async def choose(self, task: TaskFile, numbers: Sequence[int]) -> list[Probe | Report]:
         """Return the message for each route of *task*, or why it has none; raises ConfigError."""
         routes = [Route(task, number) for number in numbers]
         general = _obstacle(task)
         if general is not None:
-            return [Untried(route, general) for route in routes]
+            return [Report(route, Verdict.NOT_TRIED, general) for route in routes]
         line = dry_task(task, self._configuration, self._settings, self._clock)
         contents = [*self._contents(task, line)]
         arriving = [(sent, copy) for sent in contents for copy in self._copies(task, sent, line)]
         if not arriving:
-            return [
-                Untried(route, "the rules of the source select no message of --messages or made up") for route in routes
-            ]
+            text = "the rules of the source select no message of --messages or made up"
+            return [Report(route, Verdict.NOT_TRIED, text) for route in routes]
         partition = None if task.source.hub is None else str((task.source.partitions or (_FIRST_PARTITION,))[0])
         try:
             results = await try_batches(line, [(partition, [copy for _, copy in arriving])], self._clock)
         except BuswayError as error:
-            return [Untried(route, f"an editor cannot be tried: {error}") for route in routes]
+            return [Report(route, Verdict.NOT_TRIED, f"an editor cannot be tried: {error}") for route in routes]
         tried = [(sent, result) for (sent, _), result in zip(arriving, results, strict=True)]
         return [self._chosen(route, tried, line, partition) for route in routes]
 
     def _chosen(
         self, route: Route, tried: Sequence[tuple[bytes, Result]], line: Task, partition: str | None
-    ) -> Probe | Untried:
+    ) -> Probe | Report:
         if route.branch.route.via == "binding":
-            return Untried(route, "its target gets texts of a binding, which do not show their messages")
+            return Report(
+                route, Verdict.NOT_TRIED, "its target gets texts of a binding, which do not show their messages"
+            )
         for sent, result in tried:
             if _route_taken(route.task, result) == route.branch.number:
                 return self._probe(route, sent, line, partition)
-        return Untried(route, f"no message of --messages or made up takes it: {_why(result for _, result in tried)}")
+        return Report(
+            route,
+            Verdict.NOT_TRIED,
+            f"no message of --messages or made up takes it: {_why(result for _, result in tried)}",
+        )
 
     def _probe(self, route: Route, sent: bytes, line: Task, partition: str | None) -> Probe:
         self._sent += 1

@@ -3,26 +3,25 @@
 import asyncio
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import typer
 
 from cli.output import print_problems
-from cli.smoke.evidence import Journal
-from cli.smoke.passage import GOOD, Report, Surroundings, Verdict, passage
-from cli.smoke.probes import Chooser, Probe, Route, Untried
+from cli.smoke.passage import Passages
+from cli.smoke.probes import Chooser, Probe, Report, Route, Verdict
 from cli.smoke.removal import remove
-from cli.smoke.watches import EntityWatch, HubWatch, Watch
-from shared.assembly.outputs import open_outputs
+from cli.smoke.watches import EntityWatch, HubWatch, Watch, places_on_the_way
+from shared.assembly.outputs import closing_outputs
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 from shared.printable import json_line, printable
-from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Place, entity_named
+from shared.resend.places import SUBSCRIPTION, Place, entity_named, place_at
 from shared.review import Entities
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
+from shared.tasks.routes import Target
 
 _GOOD, _BAD, _INCOMPLETE = 0, 1, 2
 _AT_ONCE = 8
@@ -80,14 +79,13 @@ class SmokeTest:
         chooser = Chooser(self._configuration, self._entities, self._settings, self._id, messages)
         chosen = [each for task, numbers in wanted.values() for each in await chooser.choose(task, numbers)]
         probes = [each for each in chosen if isinstance(each, Probe)]
-        untried = [each for each in chosen if isinstance(each, Untried)]
+        untried = [each for each in chosen if isinstance(each, Report)]
         if not is_sending:
             self._show(probes, untried)
             return _INCOMPLETE if untried else _GOOD
-        reports = [Report(each.route, Verdict.NOT_TRIED, detail=each.reason) for each in untried]
-        for report in reports:
+        for report in untried:
             self._print(report)
-        reports += await self._sent(probes, wait)
+        reports = [*untried, *await self._sent(probes, wait)]
         if not self._as_json:
             typer.echo(_summary(reports))
         if any(report.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for report in reports):
@@ -95,17 +93,13 @@ class SmokeTest:
         return _INCOMPLETE if untried else _GOOD
 
     async def _sent(self, probes: Sequence[Probe], wait: float) -> list[Report]:
-        journal = Journal(self._configuration, self._folder)
         room = asyncio.Semaphore(_AT_ONCE)
-        async with AsyncExitStack() as ends:
-            outputs = open_outputs(self._configuration, self._settings)
-            for output in outputs.values():
-                ends.push_async_callback(output.close)
-            around = Surroundings(self._configuration, self._settings, outputs, journal, self._id, wait)
+        async with closing_outputs(self._configuration, self._settings) as outputs:
+            passages = Passages(self._configuration, self._folder, self._settings, outputs, self._id)
 
             async def one(probe: Probe) -> Report:
                 async with room:
-                    report = await passage(probe, self._watches(probe.route), around)
+                    report = await passages.pass_through(probe, self._watches(probe.route), wait)
                 self._print(report)
                 return report
 
@@ -122,14 +116,7 @@ class SmokeTest:
                 if isinstance(watch, EntityWatch):
                     places[str(watch.place)] = watch.place
                 await watch.close()
-            source = probe.route.task.source
-            if source.hub is None and self._configuration.connections[source.connection].is_namespace:
-                place = self._place(source.connection, source.entity)
-                dead = place._replace(entity=f"{place.entity}{DEAD_LETTERS}")
-                places |= {str(place): place, str(dead): dead}
-            rejects = probe.route.task.rejects
-            if rejects is not None and rejects.queue is not None:
-                place = self._place(rejects.connection, rejects.queue)
+            for place in places_on_the_way(probe.route.task, self._configuration):
                 places[str(place)] = place
         left = await asyncio.gather(*(remove(place, self._id, self._settings) for place in places.values()))
         print_problems([each for each in left if each is not None])
@@ -151,39 +138,24 @@ class SmokeTest:
         if target.hub is not None:
             site = self._configuration.site(target.connection)
             return [HubWatch(site, connection.setting, target.hub, self._settings)]
-        if target.queue is not None:
-            return [EntityWatch(self._place(target.connection, target.queue), self._settings)]
-        names = dict.fromkeys(self._subscriptions(target.connection, target.topic or ""))
-        return [
-            EntityWatch(self._place(target.connection, f"{target.topic}/Subscriptions/{name}"), self._settings)
-            for name in names
-        ]
+        entities = [target.queue] if target.queue is not None else self._subscriptions(target)
+        places = [place_at(target.connection, entity, self._configuration) for entity in dict.fromkeys(entities)]
+        return [EntityWatch(place, self._settings) for place in places]
 
-    def _subscriptions(self, alias: str, topic: str) -> Iterator[str]:
-        """Yield the subscriptions of a topic: those of --watch, else those of entities/ and of the tasks."""
-        site = self._configuration.site(alias)
-        named = [
-            place.entity[len(topic) + len(SUBSCRIPTION) :]
-            for place in self._named
-            if place.site == site and place.entity.lower().startswith(f"{topic}{SUBSCRIPTION}".lower())
-        ]
+    def _subscriptions(self, target: Target) -> list[str]:
+        """Return the subscriptions of a topic: those of --watch, else those of entities/ and of the tasks."""
+        site, topic = self._configuration.site(target.connection), target.topic or ""
+        start = f"{topic}{SUBSCRIPTION}".lower()
+        named = [place.entity for place in self._named if place.site == site and place.entity.lower().startswith(start)]
         if named:
-            yield from named
-            return
-        connection = self._configuration.connections[alias]
-        known = self._entities.topic(connection, topic)
+            return named
+        known = self._entities.topic(self._configuration.connections[target.connection], topic)
         if known is not None:
-            yield from (subscription.name for subscription in known.subscriptions)
-            return
-        for task in self._configuration.tasks:
-            source = task.source
-            if source.topic == topic and source.subscription and self._configuration.site(source.connection) == site:
-                yield source.subscription
+            return [f"{topic}/Subscriptions/{subscription.name}" for subscription in known.subscriptions]
+        sources = [task.source for task in self._configuration.tasks if task.source.topic == topic]
+        return [source.entity for source in sources if self._configuration.site(source.connection) == site]
 
-    def _place(self, alias: str, entity: str) -> Place:
-        return Place(alias, self._configuration.site(alias), self._configuration.connections[alias].key, entity)
-
-    def _show(self, probes: Sequence[Probe], untried: Sequence[Untried]) -> None:
+    def _show(self, probes: Sequence[Probe], untried: Sequence[Report]) -> None:
         for probe in probes:
             source = probe.route.task.source
             start = f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}"
@@ -208,9 +180,9 @@ class SmokeTest:
                 )
         for each in untried:
             if self._as_json:
-                typer.echo(json_line({"route": str(each.route), "not_tried": each.reason}))
+                typer.echo(json_line({"route": str(each.route), "not_tried": each.detail}))
             else:
-                typer.echo(printable(f"{each.route}  not tried: {each.reason}"))
+                self._print(each)
         if probes and not self._as_json:
             typer.echo("Nothing was sent. Applications at these entities get the messages too; --yes sends them.")
 
@@ -240,7 +212,7 @@ def _subscription(text: str, configuration: Configuration) -> Place:
 
 
 def _summary(reports: Sequence[Report]) -> str:
-    good = sum(report.verdict in GOOD for report in reports)
+    good = sum(report.verdict in {Verdict.ARRIVED, Verdict.ACCEPTED} for report in reports)
     untried = sum(report.verdict is Verdict.NOT_TRIED for report in reports)
     others = len(reports) - good - untried
     parts = [f"{good} of {len(reports)} routes carry messages"]

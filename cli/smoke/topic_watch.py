@@ -6,7 +6,6 @@ from typing import Any
 
 from cli.kafka_consumer import TopicReader, headers_of
 from cli.smoke.probes import MARK
-from cli.smoke.watches import Sight
 from shared.amqp.codec import decode_all
 from shared.amqp.sections import Sections, data
 from shared.amqp.values import Malformed, string
@@ -31,11 +30,10 @@ class TopicWatch:
         """Find the end of each partition; raises ConfigError."""
         await asyncio.to_thread(self._reader.start, at_end=True)
 
-    async def look(self) -> list[Sight]:
+    async def look(self) -> list[Letter]:
         """Return the records since the last look; raises ConfigError."""
-        where = f"{self.place.site}/{self.place.entity}"
         found = await asyncio.to_thread(self._reader.read, _SECONDS)
-        return [Sight(where, Letter(_message(each, self.place), self.place)) for each in found]
+        return [Letter(_message(record, self.place), self.place) for record in found]
 
     async def close(self) -> None:
         """Close the connections."""

@@ -2,31 +2,22 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from cli.hub_reader import hub_at
 from cli.smoke.probes import MARK, Probe
-from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.peek import Peeker, peeker
+from shared.ends.service_bus.peek import Peeker
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
-from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
-from shared.resend.peek import CHECK
-from shared.resend.places import Place
+from shared.resend.peek import opened_peeker, peek_on
+from shared.resend.places import Place, place_at
+from shared.tasks.files import Configuration
+from shared.tasks.models import TaskFile
 
 MOST_WAITING = 20_000
-# Azure puts the partition of a partitioned entity into the upper 16 bits: its numbers do not rise.
-_PARTITIONED = 1 << 48
 _EVENTS_AT_ONCE = 500
 _EVENT_SECONDS = 0.2
-
-
-class Sight(NamedTuple):
-    """A message that was seen, and where."""
-
-    where: str
-    letter: Letter
 
 
 def is_of(letter: Letter, probe: Probe, run: str) -> bool:
@@ -47,6 +38,18 @@ def is_of_run(letter: Letter, run: str) -> bool:
     return letter.message_id is not None and letter.message_id.startswith(f"{MARK}-{run}-")
 
 
+def places_on_the_way(task: TaskFile, configuration: Configuration) -> list[Place]:
+    """Return where a message of *task* may be before it is at its target: the source, its dead letters, the rejects."""
+    found = []
+    if task.source.hub is None and configuration.connections[task.source.connection].is_namespace:
+        source = place_at(task.source.connection, task.source.entity, configuration)
+        found += [source, source.dead_letters()]
+    rejects = task.rejects
+    if rejects is not None and rejects.queue is not None and configuration.connections[rejects.connection].setting:
+        found.append(place_at(rejects.connection, rejects.queue, configuration))
+    return found
+
+
 class EntityWatch:
     """Peeks at a queue or subscription over a connection that stays open; continues where it was."""
 
@@ -54,7 +57,7 @@ class EntityWatch:
         """Watch *place*."""
         self.place = place
         self._settings = settings
-        self._next = 1
+        self._seen: dict[int, int] = {}
         self._opened = contextlib.AsyncExitStack()
         self._peeker: Peeker | None = None
 
@@ -62,38 +65,21 @@ class EntityWatch:
         """Pass over what the entity has already; raises ConfigError, TargetUnavailable if it cannot be peeked."""
         await self.look()
 
-    async def look(self) -> list[Sight]:
+    async def look(self) -> list[Letter]:
         """Return the messages since the last look; raises as `start`, also for an entity with too many."""
-        source = self._peeker or await self._open()
-        found: list[Sight] = []
-        highest = self._next - 1
-        while messages := await _peeked(source, highest + 1):
-            found += [Sight(str(self.place), Letter(message.content, self.place.origin)) for message in messages]
+        if self._peeker is None:
+            self._peeker = await self._opened.enter_async_context(opened_peeker(self.place, self._settings))
+        found: list[Letter] = []
+        async for letter in peek_on(self._peeker, self.place, self._seen):
+            found.append(letter)
             if len(found) > MOST_WAITING:
                 raise TargetUnavailable(f"{self.place}: more than {MOST_WAITING:,} messages wait there")
-            last = max((message.sequence_number or 0 for message in messages), default=highest)
-            if last <= highest:
-                break
-            highest = last
-        self._next = highest + 1 if highest < _PARTITIONED else 1
         return found
 
     async def close(self) -> None:
         """Close the connection."""
         await self._opened.aclose()
         self._peeker = None
-
-    async def _open(self) -> Peeker:
-        client = await self._opened.enter_async_context(service_bus_client(self.place.setting, self._settings))
-        self._peeker = await self._opened.enter_async_context(peeker(client, self.place.origin))
-        return self._peeker
-
-
-async def _peeked(source: Peeker, first: int) -> list[PeekedMessage]:
-    try:
-        return await source.peek(first)
-    except TargetUnavailable as error:
-        raise TargetUnavailable(f"{error}; {CHECK}") from error
 
 
 class HubWatch:
@@ -110,19 +96,18 @@ class HubWatch:
         for partition in await self._hub.partition_ids():
             self._opened.append(await self._hub.open(partition, "@latest", _EVENTS_AT_ONCE))
 
-    async def look(self) -> list[Sight]:
+    async def look(self) -> list[Letter]:
         """Return the events since the last look."""
-        where = f"{self.place.site}/{self.place.entity}"
         return [
-            Sight(where, Letter(event.payload, self.place))
-            for each in self._opened
-            for event in await each.link.receive(_EVENTS_AT_ONCE, _EVENT_SECONDS)
+            Letter(event.payload, self.place)
+            for partition in self._opened
+            for event in await partition.link.receive(_EVENTS_AT_ONCE, _EVENT_SECONDS)
         ]
 
     async def close(self) -> None:
         """Close the links."""
-        for each in self._opened:
-            await each.close()
+        for partition in self._opened:
+            await partition.close()
         await self._hub.close()
 
 
@@ -138,7 +123,7 @@ class Watch(Protocol):
         """Pass over what is there already; raises BuswayError."""
         ...
 
-    async def look(self) -> list[Sight]:
+    async def look(self) -> list[Letter]:
         """Return the messages since the last look; raises BuswayError."""
         ...
 

@@ -1,7 +1,7 @@
 """Reading of what an entity has, without taking or locking anything."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker, peeker
@@ -23,7 +23,7 @@ async def peek(
 
     Raises ConfigError for an invalid app setting, TargetUnavailable if the entity cannot be read.
     """
-    async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
+    async with opened_peeker(place, settings) as opened:
         last, seen = first - 1, 0
         while messages := await _page(opened, last + 1, MESSAGES_AT_ONCE if most is None else most - seen):
             for message in messages:
@@ -37,23 +37,27 @@ async def peek(
             last = highest
 
 
-async def peek_on(
-    place: Place, settings: Mapping[str, str], seen: dict[int, int]
-) -> AsyncGenerator[tuple[Letter, PeekedMessage]]:
+async def peek_on(opened: Peeker, place: Place, seen: dict[int, int]) -> AsyncGenerator[Letter]:
     """Yield the messages of *place* that are new since *seen*, the highest number by partition; raises as `peek`."""
+    first = seen.get(0, 0) + 1
+    while messages := await _page(opened, first, MESSAGES_AT_ONCE):
+        last = first - 1
+        for message in messages:
+            last = message.sequence_number or last
+            if last > seen.get(partition_of(last), 0):
+                seen[partition_of(last)] = last
+                yield Letter.at(place, message.content)
+        if last < first:
+            return
+        # The first message of a partition leads to those that are new in it.
+        first = seen[partition_of(last)] + 1
+
+
+@contextlib.asynccontextmanager
+async def opened_peeker(place: Place, settings: Mapping[str, str]) -> AsyncIterator[Peeker]:
+    """Open a connection on which *place* can be peeked; raises as `peek`."""
     async with service_bus_client(place.setting, settings) as client, peeker(client, place.origin) as opened:
-        first = seen.get(0, 0) + 1
-        while messages := await _page(opened, first, MESSAGES_AT_ONCE):
-            last = first - 1
-            for message in messages:
-                last = message.sequence_number or last
-                if last > seen.get(partition_of(last), 0):
-                    seen[partition_of(last)] = last
-                    yield Letter.at(place, message.content), message
-            if last < first:
-                return
-            # The first message of a partition leads to those that are new in it.
-            first = seen[partition_of(last)] + 1
+        yield opened
 
 
 async def keys_in(place: Place, settings: Mapping[str, str]) -> set[str]:

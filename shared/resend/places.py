@@ -77,6 +77,14 @@ class Destination(NamedTuple):
         return f"{self.site}/{self.entity}"
 
 
+def place_at(alias: str, entity: str, configuration: Configuration) -> Place:
+    """Return the *entity* of a connection; raises ConfigError if the connection has only a secret."""
+    setting = configuration.connections[alias].setting
+    if setting is None:
+        raise ConfigError([Problem(f"connection {alias}", "has only a secret", "expected a setting to receive with")])
+    return Place(alias, configuration.site(alias), setting, entity, _rejected(alias, entity, configuration))
+
+
 def dead_letter_queue(text: str, configuration: Configuration) -> Place:
     """Return the dead-letter queue that *text* names: CONNECTION/ENTITY or a task, for its source."""
     task = task_named(text, configuration)
@@ -95,7 +103,7 @@ def queue_of(text: str, configuration: Configuration) -> Place:
     if not configuration.connections[task.source.connection].end.has_dead_letters or task.source.hub is not None:
         found = f"{task.source.connection}/{task.source.entity}"
         raise ConfigError([Problem(f"the source of {task.task}", "is not a queue or subscription", f"name {found}")])
-    return _place(task.source.connection, task.source.entity, configuration)
+    return place_at(task.source.connection, task.source.entity, configuration)
 
 
 def rejects_of(text: str, configuration: Configuration) -> Place:
@@ -110,7 +118,7 @@ def rejects_of(text: str, configuration: Configuration) -> Place:
         hint = "name a subscription of it, or a queue" if task.rejects.topic else "its events cannot be completed"
         found = f"sends its rejected messages to the {task.rejects.kind} {task.rejects.entity}, expected a queue"
         raise ConfigError([Problem(f"task {task.task}", found, hint)])
-    return _place(task.rejects.connection, task.rejects.queue, configuration)
+    return place_at(task.rejects.connection, task.rejects.queue, configuration)
 
 
 def dead_letter_queues(configuration: Configuration) -> list[Place]:
@@ -163,7 +171,7 @@ def entity_named(text: str, configuration: Configuration) -> Place:
         tasks = [task.task for task in configuration.tasks]
         expected = ", ".join([*known, *tasks]) or "a connection of kind service-bus in connections.yaml"
         raise ConfigError([Problem(text, "is not a queue or subscription, or a task", f"expected {expected}")])
-    return _place(alias, entity, configuration)
+    return place_at(alias, entity, configuration)
 
 
 def check_end(text: str) -> None:
@@ -224,13 +232,6 @@ def original(path: str, site: str, configuration: Configuration, *, prefer: str 
     if not aliases:
         return f"came from {site}/{path}: no connection in connections.yaml leads to this site"
     return Destination(prefer if prefer in aliases else aliases[0], site, path)
-
-
-def _place(alias: str, entity: str, configuration: Configuration) -> Place:
-    setting = configuration.connections[alias].setting
-    if setting is None:
-        raise ConfigError([Problem(f"connection {alias}", "has only a secret", "expected a setting to receive with")])
-    return Place(alias, configuration.site(alias), setting, entity, _rejected(alias, entity, configuration))
 
 
 def _rejected(alias: str, entity: str, configuration: Configuration) -> tuple[RejectedSource, ...]:

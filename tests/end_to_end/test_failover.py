@@ -253,17 +253,6 @@ def test_a_missing_connection_string_is_reported(folder: Path, monkeypatch: pyte
     assert "EAST: the app setting is missing" in err
 
 
-def test_a_setting_with_a_host_name_uses_an_identity(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EAST")
-    monkeypatch.setenv("EAST__fullyQualifiedNamespace", "east-example.servicebus.windows.net")
-
-    async def host() -> Any:
-        async with open_failover(folder, SystemClock()).client("east") as client:
-            return client.fully_qualified_namespace
-
-    assert asyncio.run(host()) == "east-example.servicebus.windows.net"
-
-
 @pytest.mark.usefixtures("broker")
 def test_a_missing_entity_is_reported(folder: Path) -> None:
     file = folder / "failover.yaml"

@@ -8,14 +8,13 @@ from pathlib import Path
 
 from cli.concurrency import beside
 from cli.failover.configuration import Failover, open_failover
-from cli.failover.contents import EntityContents, inspect_entities
+from cli.failover.contents import EntityContents, contents_of
 from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
 from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.drill.sites import Sites, running_sites
 from cli.failover.failback import FailbackSteps
 from shared.clock import SystemClock
-from shared.ends.namespace import Namespace
-from shared.ends.service_bus.clients import client_of
+from shared.resend.places import Place
 from shared.tasks.failover import RECEIVE, SEND
 
 PRIMARY, SECONDARY = "west", "east"
@@ -164,8 +163,7 @@ class _Drill:
             await asyncio.sleep(_LOOK_SECONDS / 4)
 
     async def _look(self, site: str) -> list[EntityContents]:
-        namespace = Namespace(site, self._sites.connection_strings[site])
-        return await inspect_entities(site, [ENTITY], PRIMARY, lambda: client_of(namespace, retries=3))
+        return [await contents_of(Place(site, site, site, ENTITY), PRIMARY, self._sites.connection_strings)]
 
     async def _left(self) -> tuple[EntityContents, ...]:
         """Return the contents of the running sites."""

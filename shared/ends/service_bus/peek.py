@@ -1,6 +1,5 @@
 """Peek at the messages of a queue or subscription: read them, encoded, without taking or locking any."""
 
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -73,25 +72,3 @@ def peeker_opener(
             yield opened
 
     return open_peeker
-
-
-async def peek_all(client: ServiceBusClient, origin: Origin, *, scheduled: bool = False) -> AsyncGenerator[list[bytes]]:
-    """Yield all messages of an entity, encoded; with *scheduled*, also those due later. Raises TargetUnavailable."""
-    async with peeker(client, origin) as opened:
-        async for messages in opened.peek_all():
-            yield [message.content for message in messages if scheduled or not message.is_scheduled]
-
-
-async def first_messages(client: ServiceBusClient, origin: Origin, count: int) -> list[bytes]:
-    """
-    Return the first *count* messages that the entity would deliver, encoded, and leave them there.
-
-    Scheduled and deferred messages are not among them. Raises TargetUnavailable.
-    """
-    found: list[bytes] = []
-    async with peeker(client, origin) as opened, contextlib.aclosing(opened.peek_all()) as batches:
-        async for messages in batches:
-            found += [message.content for message in messages if message.is_active]
-            if len(found) >= count:
-                break
-    return found[:count]
