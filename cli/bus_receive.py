@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from cli.message_lines import message_line
+from cli.namespaces import namespace_of
 from cli.places import Place, required_setting
-from cli.sdk_clients import namespace_of
 from shared.amqp.errors import NOT_ALLOWED
 from shared.ends.look_error import FORWARDS
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable

@@ -11,8 +11,8 @@ from functools import partial
 from cli.bus_receive import Show
 from cli.hub_reader import BEFORE_START, events
 from cli.message_lines import message_line
+from cli.namespaces import namespace_of
 from cli.places import Place, required_setting
-from cli.sdk_clients import namespace_of
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite

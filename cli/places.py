@@ -67,9 +67,14 @@ def required_setting(setting: str | None, where: str) -> str:
     return setting
 
 
-def line_of(error: Exception) -> str:
+def lacks_token(error: BaseException) -> bool:
+    """Return whether an error of an SDK says that there is no token of an identity."""
+    return _NO_TOKEN in str(error)
+
+
+def line_of(error: BaseException) -> str:
     """Return an error of an SDK in one line: without a token it lists every way that it has tried to get one."""
-    if _NO_TOKEN in str(error):
+    if lacks_token(error):
         return "not authorized: there is no token (sign in with az login, or set a connection string)"
     first, *_ = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {first}"

@@ -1,17 +1,15 @@
-"""What `busway send` and `busway receive` do with the queues of a storage account, with Microsoft's SDK."""
+"""The lines that `busway receive` prints of a queue of a storage account."""
 
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from azure.storage.queue import QueueClient, QueueMessage
 
 from cli.places import Place, required_setting
 from shared.codecs.envelope import envelope_in, open_envelope
 from shared.ends.storage_queue.clients import synchronous_service
-from shared.errors import ConfigError, Problem
-from shared.message.text_messages import MOST_QUEUE_BYTES
 from shared.printable import printable
 
 _POLL_SECONDS = 0.2
@@ -19,16 +17,6 @@ _QUIET_SECONDS = 1.0
 _INVISIBLE_SECONDS = 60
 MOST_PEEKED = 32
 """What the service shows or gives at once."""
-
-
-def send_texts(place: Place, texts: Sequence[str]) -> None:
-    """Send each of *texts* as a message of its own, as another producer does; raises ConfigError."""
-    for text in texts:
-        if len(text.encode()) > MOST_QUEUE_BYTES:
-            raise ConfigError([Problem(str(place), f"a message has more than {MOST_QUEUE_BYTES} bytes")])
-    with _client(place) as queue:
-        for text in texts:
-            queue.send_message(text)
 
 
 def peeked_texts(place: Place) -> Iterator[str]:

@@ -1,14 +1,21 @@
 """`busway send`: send messages by hand."""
 
+import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.options import Folder
 from shared.errors import ConfigError, Problem
 
+if TYPE_CHECKING:
+    from cli.places import Place
+    from shared.protocols import Outgoing
+
+_ANSWER_SECONDS = 30.0
 # Every number of fewer digits is a long.
 _DIGITS = len(str(2**63 - 1))
 
@@ -33,7 +40,7 @@ def send(
     config: Folder = Path("config"),
 ) -> None:
     """
-    Send one message for each BODY, all in one batch, with Microsoft's SDK.
+    Send one message for each BODY, in their order.
 
     CONNECTION is a connection in connections.yaml, and its app setting an environment variable: NAME with a connection
     string, or NAME__fullyQualifiedNamespace with a host name, for your own Azure identity (`az login`), which needs the
@@ -45,30 +52,75 @@ def send(
     if not all(map(_is_unicode, given)):
         raise ConfigError([Problem(place, "a body, id or property is not UTF-8", "expected text")])
     properties_by_name = dict(_property(text) for text in properties or [])
-    ids = [identity] * len(bodies)
+    ids: list[str | None] = [identity] * len(bodies)
     if identity is not None and len(bodies) > 1:
         ids = [f"{identity}-{number}" for number in range(1, len(bodies) + 1)]
 
     from cli.places import check_session, open_place
     from shared.ends.kind import Holds
+    from shared.protocols import Outgoing
 
     with open_place(place, config) as entity:
         if entity.connection.end.holds is Holds.TEXTS:
             if identity is not None or session is not None or key is not None or properties_by_name:
                 text = "is a storage queue, whose messages are only texts"
                 raise ConfigError([Problem(place, text, "give only bodies")])
-            from cli.queue_texts import send_texts
-
-            send_texts(entity, bodies)
+            messages = [Outgoing(body.encode(), None, None, None) for body in bodies]
         else:
-            from cli import sdk_send
-
             check_session(entity, session)
             if session is not None and key not in (None, session):
                 hint = "leave out --key: the session is the partition key of its messages"
                 raise ConfigError([Problem(place, "a message of a session has no other partition key", hint)])
-            sdk_send.send(entity, [*zip(bodies, ids, strict=True)], properties_by_name, session, key)
+            messages = [
+                _message(body, name, session, key, properties_by_name) for body, name in zip(bodies, ids, strict=True)
+            ]
+        asyncio.run(_send(entity, messages, config))
     typer.echo(f"{len(bodies)} sent to {place}")
+
+
+def _message(
+    body: str, identity: str | None, session: str | None, key: str | None, properties: Mapping[str, int | str]
+) -> "Outgoing":
+    from shared.amqp.sections import Sections
+    from shared.amqp.values import long, string
+    from shared.message.arrival import Arrival, Origin
+    from shared.message.message import Message
+    from shared.protocols import Outgoing
+
+    message = Message(Sections(), Arrival(Origin("", "")))
+    message.body = body.encode()
+    message.message_id = None if identity is None else string(identity)
+    message.session_id = session
+    if key is not None:
+        message.set_annotations({"x-opt-partition-key": string(key)})
+    message.set_properties(
+        {name: string(value) if isinstance(value, str) else long(value) for name, value in properties.items()}
+    )
+    return Outgoing(message.encode(), *message.envelope())
+
+
+async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) -> None:
+    """Send messages as a task does; raises BuswayError, and the error of an SDK."""
+    import os
+    from dataclasses import replace
+
+    from cli.places import lacks_token, line_of
+    from shared.assembly.outputs import closing_outputs
+    from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+    from shared.tasks.files import load
+
+    alone = replace(load(folder), connections={place.alias: place.connection})
+    async with closing_outputs(alone, os.environ) as outputs:
+        errors = await outputs[place.alias].send(place.path, messages, timeout_seconds=_ANSWER_SECONDS)
+    for error in filter(None, errors):
+        if isinstance(error.__cause__, TimeoutError):
+            late = f"no answer in {_ANSWER_SECONDS:.0f} s; whether it has taken the messages is not known"
+            raise TargetUnavailable(f"{place}: {late}") from error
+        if error.__cause__ is not None and lacks_token(error.__cause__):
+            raise TargetRefused(f"{place}: {line_of(error.__cause__)}") from error
+        if isinstance(error, MessageRejected):
+            raise TargetRefused(error.description) from error
+        raise error
 
 
 def _property(text: str) -> tuple[str, int | str]:

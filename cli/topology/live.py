@@ -1,6 +1,6 @@
 """Reads what a namespace has: Service Bus over its administration API, Event Hubs over AMQP."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -129,13 +129,13 @@ def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties
             return string(str(value))
 
 
-def read_hubs(names: Iterable[Name], ask: Callable[[Name], int | None]) -> Namespace:
+async def read_hubs(names: Iterable[Name], ask: Callable[[Name], Awaitable[int | None]]) -> Namespace:
     """Return those hubs and consumer groups of *names* that exist; *ask* returns the partitions, None if missing."""
     found: list[Entity] = []
     missing: set[tuple[Kind, str]] = set()
     for name in sorted(names, key=lambda name: (name.kind is Kind.CONSUMER_GROUP, name.key)):
         if name.parent is None or name.parent.key not in missing:
-            count = ask(name)
+            count = await ask(name)
             if count is None:
                 missing.add(name.key)
             else:

@@ -1,9 +1,11 @@
 """The namespaces of a configuration: reading what each has, and carrying out steps there."""
 
+import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
 from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
-from cli.topology.model import Kind, Name, Namespace
+from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
 from shared.ends.service_bus.administration import administration_client, host_of, translated
 from shared.errors import ConfigError, Problem
@@ -77,10 +79,8 @@ def read_site(
             raise ConfigError([Problem(alias, "is of kind event-hubs, expected service-bus", hint)])
         setting = required_setting(connection.setting, alias)
 
-        def ask(name: Name) -> int | None:
-            return partitions_of(name, setting, access.settings, alias)
-
-        return read_hubs([need.name for need in needed.values()], ask)
+        ask = partial(partitions_of, setting=setting, settings=access.settings, alias=alias)
+        return asyncio.run(read_hubs([need.name for need in needed.values()], ask))
     topics = (
         None if needed is None else [each.name.parts[0] for each in needed.values() if each.name.kind is Kind.TOPIC]
     )

@@ -1,5 +1,6 @@
 """Commands against a network that accepts connections and answers nothing."""
 
+import asyncio
 import gc
 import socket
 import threading
@@ -10,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.time_limit import within
 from cli.topology.hubs import partitions_of
 from cli.topology.model import Kind, Name
 from shared.errors import TargetUnavailable
@@ -51,14 +51,4 @@ def test_a_hub_that_never_answers_is_given_up(silent: int, monkeypatch: pytest.M
     key = "SharedAccessKeyName=any;SharedAccessKey=any;UseDevelopmentEmulator=true"
     settings = {"HUBS": f"Endpoint=sb://127.0.0.1:{silent};{key}"}
     with pytest.raises(TargetUnavailable, match="hubs/telemetry: no answer in 0 s"):
-        partitions_of(Name(Kind.HUB, ("telemetry",)), "HUBS", settings, "hubs")
-
-
-def test_a_call_that_never_ends_is_given_up() -> None:
-    ending = threading.Event()
-    with pytest.raises(TargetUnavailable, match="west/orders: no answer"):
-        within(0.05, "west/orders: no answer", lambda: ending.wait(20))
-    ending.set()
-    assert within(20, "late", lambda: "in time") == "in time"
-    with pytest.raises(ValueError, match="refused"):
-        within(20, "late", lambda: int("refused"))
+        asyncio.run(partitions_of(Name(Kind.HUB, ("telemetry",)), "HUBS", settings, "hubs"))

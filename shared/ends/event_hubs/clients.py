@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 from shared.ends.namespace import Namespace, tls
 
 if TYPE_CHECKING:
-    from azure.eventhub import EventHubConsumerClient as SynchronousConsumer
-    from azure.eventhub import EventHubProducerClient as SynchronousProducer
     from azure.eventhub.aio import EventHubConsumerClient, EventHubProducerClient
 
 
@@ -28,17 +26,3 @@ def consumer_of(namespace: Namespace, hub: str, group: str, identity: Any) -> "E
     from azure.eventhub.aio import EventHubConsumerClient
 
     return namespace.open(EventHubConsumerClient, eventhub_name=hub, consumer_group=group, identity=identity)
-
-
-def synchronous_producer(namespace: Namespace, hub: str) -> "SynchronousProducer":
-    """Return a synchronous client that sends to *hub*, and retries."""
-    from azure.eventhub import EventHubProducerClient
-
-    return namespace.open(EventHubProducerClient, eventhub_name=hub)
-
-
-def synchronous_consumer(namespace: Namespace, hub: str, group: str, **options: Any) -> "SynchronousConsumer":
-    """Return a synchronous client that reads *hub*; *options* are those of the SDK."""
-    from azure.eventhub import EventHubConsumerClient
-
-    return namespace.open(EventHubConsumerClient, eventhub_name=hub, consumer_group=group, **options)

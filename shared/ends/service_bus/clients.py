@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from shared.ends.namespace import Namespace, tls
 
 if TYPE_CHECKING:
-    from azure.servicebus import ServiceBusClient as SynchronousClient
     from azure.servicebus.aio import ServiceBusClient
 
 
@@ -24,10 +23,3 @@ def client_of(namespace: Namespace, *, retries: int = 0) -> "ServiceBusClient":
     from azure.servicebus.aio import ServiceBusClient
 
     return namespace.open(ServiceBusClient, retry_total=retries, ssl_context=tls())
-
-
-def synchronous_client(namespace: Namespace) -> "SynchronousClient":
-    """Return a synchronous client for *namespace*, which retries."""
-    from azure.servicebus import ServiceBusClient
-
-    return namespace.open(ServiceBusClient)

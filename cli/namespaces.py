@@ -1,30 +1,11 @@
-"""Microsoft's synchronous clients for a place: by its connection string, or with an Azure identity."""
+"""The namespace of a place, by its connection string or for an Azure identity."""
 
 import os
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from cli.places import Place, required_setting
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
-
-if TYPE_CHECKING:
-    from azure.eventhub import EventHubProducerClient
-    from azure.servicebus import ServiceBusClient
-
-
-def service_bus_client(place: Place) -> "ServiceBusClient":
-    """Return a client for the namespace of *place*; raises ConfigError."""
-    from shared.ends.service_bus.clients import synchronous_client
-
-    return synchronous_client(namespace_of(place))
-
-
-def producer_client(place: Place) -> "EventHubProducerClient":
-    """Return a client that sends to the hub of *place*; raises ConfigError."""
-    from shared.ends.event_hubs.clients import synchronous_producer
-
-    return synchronous_producer(namespace_of(place), place.path)
 
 
 def namespace_of(place: Place) -> Namespace:
