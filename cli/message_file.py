@@ -3,12 +3,12 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from cli.property_types import property_value
 from shared.amqp.values import Value
-from shared.errors import ConfigError, Problem
+from shared.errors import ConfigError, MessageRejected, Problem
 
 type Line = Mapping[str, object]
 
@@ -19,27 +19,15 @@ def read_messages_in[T](file: Path, read: Callable[[Line, int], T]) -> list[T]:
 
     Raises ConfigError with every invalid line.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
-    except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 text at byte {error.start}"
-        raise ConfigError([Problem(str(file), problem, "one JSON object per line")]) from error
     messages: list[T] = []
     problems: list[Problem] = []
-    # Not splitlines: JSON strings may contain other line separators of Unicode.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in lines_of(file):
         try:
-            content = json.loads(line)
-            if not isinstance(content, dict):
-                raise ValueError(f"is {type(content).__name__}, expected a JSON object")  # noqa: TRY004, TRY301 - the line is at fault
-            messages.append(read(content, number))
-        except (ValueError, RecursionError) as error:
-            # Neither the decoder's errors nor ours quote the message.
-            problems.append(Problem(f"{file}: line {number}", _text_of(error)))
+            messages.append(read(line_in(line), number))
+        except ValueError as error:
+            problems.append(Problem(f"{file}: line {number}", str(error)))
+        except MessageRejected as error:
+            problems.append(Problem(f"{file}: line {number}", error.description))
     if not messages and not problems:
         problems.append(Problem(str(file), "has no messages", "one JSON object per line"))
     if problems:
@@ -47,10 +35,29 @@ def read_messages_in[T](file: Path, read: Callable[[Line, int], T]) -> list[T]:
     return messages
 
 
-def _text_of(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "is nested too deeply"
-    return f"is not JSON: {error}" if isinstance(error, json.JSONDecodeError) else str(error)
+def lines_of(file: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, each with its number; raises ConfigError."""
+    try:
+        # The file itself has no other line separators of Unicode, which JSON strings may contain.
+        with file.open(encoding="utf-8", newline="\n") as opened:
+            yield from ((number, line) for number, line in enumerate(opened, 1) if line.strip())
+    except OSError as error:
+        raise ConfigError([Problem(str(file), f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([Problem(str(file), "is not UTF-8 text", "one JSON object per line")]) from error
+
+
+def line_in(text: str) -> Line:
+    """Return the object of a line; raises ValueError, which does not quote the message."""
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"is {type(content).__name__}, expected a JSON object")  # noqa: TRY004 - the line is at fault
+    return content
 
 
 def check_keys(line: Line, known: tuple[str, ...]) -> None:

@@ -42,15 +42,7 @@ def demo(
     Exit code 0: nothing was lost, duplicated, sent back or out of order, every body and property arrived as it was
     sent, and the job found the same. Exit code 1: anything else. The logs of the processes are in build/demo.
 
-    A line of MESSAGES.jsonl is a JSON object:
-
-    - `body`: text, or any JSON value, which is sent as JSON; or `body_base64` for bytes. One of the two is required.
-    - `session`: messages of one session stay in order; the default is `default`.
-    - `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") is sent as it is; other
-      types are named: `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`. Types: bool, byte, sbyte, char, short,
-      ushort, int, uint, long, ulong, float, double, decimal ("12.50"), guid, string, uri, datetime and datetimeoffset
-      (ISO 8601), timespan (seconds).
-    - `subject`, `content_type`, `correlation_id`, `to`, `reply_to`: text.
+    MESSAGES.jsonl has the format of `busway try`. A message without a session gets one, `default`.
     """
     from cli.demo.demo import run_demo
     from cli.signals import run_until_signalled

@@ -60,7 +60,9 @@ def try_task(
     - `raw`: an encoded AMQP message in Base64, as `--save` writes it, and for an event its `partition`; or
     - `body`: text, or any JSON value, which is sent as JSON; or `body_base64` for bytes;
     - `properties`: application properties by name. A JSON scalar (null, true, 7, 1.5, "text") is sent as it is; other
-      types are named, `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`, as in `busway demo --file`;
+      types are named, `{"type": "datetime", "value": "2026-01-31T12:00:00Z"}`: bool, byte, sbyte, char, short, ushort,
+      int, uint, long, ulong, float, double, decimal ("12.50"), guid, string, uri, datetime and datetimeoffset (ISO
+      8601), timespan (seconds);
     - `message_id`, `session_id`, `partition_key`, `subject`, `content_type`, `content_encoding`, `correlation_id`,
       `to`, `reply_to`: text; `time_to_live`: milliseconds;
     - `partition`, `sequence_number` and `enqueued_time` (milliseconds since 1970 UTC), which a service would assign;

@@ -1,8 +1,7 @@
 """
 Reads and writes messages in a file, one JSON object per line: written by hand, or saved by `--save`.
 
-Handwritten messages have the format of `busway demo --file` (`cli.demo.template_file`), without a default session, and
-may have values that a service would assign.
+Handwritten messages may have values that a service would assign.
 """
 
 import base64

@@ -5,7 +5,6 @@ Messages in a file, one JSON object per line: the encoded message in Base64, and
 """
 
 import base64
-import binascii
 import contextlib
 import json
 import os
@@ -18,6 +17,7 @@ import typer
 from cli.explorer_file import explorer_messages
 from cli.files import whole_file
 from cli.letters.report import messages, print_unevaluated
+from cli.message_file import bytes_in, line_in, lines_of
 from cli.silence import waits_for
 from shared.errors import ConfigError, Problem
 from shared.resend.groups import document
@@ -72,9 +72,9 @@ def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator
         if str(content[WHERE].get("entity")).lower() != wanted:
             continue
         try:
-            letter = Letter.at(place, base64.b64decode(content["raw"], validate=True))
-        except (binascii.Error, TypeError, ValueError) as error:
-            raise ConfigError([Problem(f"{file}: line {number}", "raw is not Base64")]) from error
+            letter = Letter.at(place, bytes_in(content, "raw"))
+        except ValueError as error:
+            raise ConfigError([Problem(f"{file}: line {number}", str(error))]) from error
         if letter.key is not None and selection.takes(letter):
             yield letter
         if selection.is_complete:
@@ -87,25 +87,12 @@ def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         found = "is a file of ServiceBusExplorer, which has neither the types of messages nor the entity that had them"
         hint = "write one with busway dead export; busway try --messages reads this one"
         raise ConfigError([Problem(str(file), found, hint)])
-    try:
-        for number, content in _lines(file):
-            if not isinstance(content.get(WHERE), Mapping) or "raw" not in content:
-                hint = "expected a file of busway dead export"
-                raise ConfigError([Problem(f"{file}: line {number}", "is not an exported message", hint)])
-            yield number, content
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([Problem(str(file), f"cannot be read: {type(error).__name__}")]) from error
-
-
-def _lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with file.open(encoding="utf-8", errors="strict") as opened:
-        for number, line in enumerate(opened, 1):
-            if not line.strip():
-                continue
-            try:
-                content = json.loads(line)
-            except ValueError as error:
-                raise ConfigError([Problem(f"{file}: line {number}", "is not JSON")]) from error
-            if not isinstance(content, dict):
-                raise ConfigError([Problem(f"{file}: line {number}", "is not a JSON object")])
-            yield number, content
+    for number, line in lines_of(file):
+        try:
+            content = {**line_in(line)}
+        except ValueError as error:
+            raise ConfigError([Problem(f"{file}: line {number}", str(error))]) from error
+        if not isinstance(content.get(WHERE), Mapping) or "raw" not in content:
+            hint = "expected a file of busway dead export"
+            raise ConfigError([Problem(f"{file}: line {number}", "is not an exported message", hint)])
+        yield number, content

@@ -8,7 +8,7 @@ from cli.hub_reader import hub_at
 from cli.topology.model import Kind, Name
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.site import HubSite
-from shared.ends.look_error import EntityMissing
+from shared.ends.look_error import DoesNotExist
 from shared.errors import TargetRefused, TargetUnavailable
 
 _SECONDS = 20.0
@@ -28,7 +28,7 @@ async def partitions_of(name: Name, setting: str, settings: Mapping[str, str], a
             if name.kind is Kind.CONSUMER_GROUP and not await _exists(name, setting, settings, min(partitions)):
                 return None
             return len(partitions)
-    except EntityMissing:
+    except DoesNotExist:
         return None
     except TimeoutError as error:
         late = f"no answer in {_SECONDS:.0f} s (check the address and the network)"

@@ -15,7 +15,7 @@ _NAMED = (
 )
 
 
-class EntityMissing(TargetRefused):
+class DoesNotExist(TargetRefused):
     """The entity does not exist."""
 
 
@@ -23,7 +23,7 @@ def look_error(where: str, error: Exception) -> TargetRefused | TargetUnavailabl
     """Return the error for one of an SDK, whose text may have more than a log should."""
     text = str(error).lower()
     if any(condition in text for condition in _MISSING):
-        return EntityMissing(f"{where}: it does not exist")
+        return DoesNotExist(f"{where}: it does not exist")
     for condition, meaning in _NAMED:
         if condition in text:
             return TargetRefused(f"{where}: {meaning}")

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW, DoesNotExist
+from shared.ends.look_error import DoesNotExist
+from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.resend.delivery import Routing
 from shared.resend.letters import Letter

@@ -18,6 +18,7 @@ from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient as AsyncAdministrationClient
 from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient, TopicProperties
 
+from shared.ends.look_error import DoesNotExist
 from shared.ends.namespace import ADMINISTRATION_SUFFIX, NAMESPACE_SUFFIX, Namespace
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
@@ -51,10 +52,6 @@ _REMEDIES = {
 """What an answer means, and what to do, by its sub-code: ManagementClientConstants of azure-service-bus-dotnet."""
 _FIREWALL, _QUOTA = 40111, 40300
 _IN_PROGRESS = 40901
-
-
-class DoesNotExist(TargetRefused):
-    """The namespace has no such entity."""
 
 
 class IsBeingChanged(TargetUnavailable):

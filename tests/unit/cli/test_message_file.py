@@ -16,7 +16,7 @@ def problems(path: Path) -> list[str]:
 def test_a_line_becomes_a_message(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text(
-        '{"body": "hello", "session": "s", "subject": "greeting", "properties": {"n": 7}}\n'
+        '{"body": "hello", "session_id": "s", "subject": "greeting", "properties": {"n": 7}}\n'
         "\n"
         '{"body": {"ü": [1, 2]}, "content_type": "application/json"}\n'
         '{"body_base64": "AAH/"}\n'
@@ -41,8 +41,8 @@ def test_a_line_becomes_a_message(tmp_path: Path) -> None:
         ('{"body": "x", "body_base64": ""}', "expected one of body and body_base64"),
         ('{"body_base64": "?"}', "expected Base64 text"),
         ('{"body": "\\ud800"}', "half of a surrogate pair"),
-        ('{"body": "x", "session": ""}', "session: expected text of 1 to 128 characters"),
-        ('{"body": "x", "content_type": "ü"}', "content_type: expected ASCII"),
+        ('{"body": "x", "session_id": "' + 129 * "s" + '"}', "session_id: expected text of 1 to 128 characters"),
+        ('{"body": "x", "content_type": "ü"}', "content type: got characters beyond ASCII"),
         ('{"body": "x", "properties": []}', "properties: expected an object"),
         ('{"body": "x", "properties": {"repl-path": "x"}}', "the name 'repl-path' is taken"),
         ('{"body": "x", "properties": {"typed-int": 1}}', "the name 'typed-int' is taken"),
