@@ -48,6 +48,13 @@ def problems_of(error: BuswayError) -> Sequence[object]:
     return error.problems if isinstance(error, ConfigError) else [error]
 
 
+def print_counts(*counts: tuple[int, str]) -> None:
+    """Print each count that is not 0, on a line of its own."""
+    for count, what in counts:
+        if count:
+            typer.echo(f"{count:>8,} {what}")
+
+
 def print_only_shown() -> None:
     """Print that a command has done nothing, and how it does it."""
     typer.echo("Nothing was changed: --yes does it.", err=True)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -125,23 +125,23 @@ def failback(
     """
     from cli.failover.contents import check_primary, inspect_dead_letters, inspect_site
     from cli.failover.failback import Failback, FailbackSteps, wait_until_done
-    from cli.failover.register import DryRegister, Register, RegisterState
+    from cli.failover.register import RegisterState
     from cli.failover.report import local_as_json, print_changes, print_failback, print_local, print_reload
     from cli.output import print_only_shown
     from shared.clock import SystemClock
 
     failover, clock = _opened(config), SystemClock()
-    dry = DryRegister(failover.register, clock)
-    register: Register[Any] = failover.register if yes else dry
-    before = register.read()
+    noted: list[str] = []
+    before = failover.register.read()
     steps = FailbackSteps(
-        register,
+        failover.register,
         failover.file.primary,
         failover.secondaries,
         lambda site: inspect_site(failover, site),
         clock,
         clock.now(),
         shares_alias=failover.shares_alias,
+        noted=None if yes else noted,
     )
 
     async def step(known: RegisterState | None) -> Failback:
@@ -152,13 +152,13 @@ def failback(
     dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done and yes else {}
     left = local_as_json(back.found)
     if as_json and not yes:
-        more = {"changes": dry.noted, "waits_for": back.waits_for, "left_behind": left}
+        more = {"changes": noted, "waits_for": back.waits_for, "left_behind": left}
         typer.echo(json.dumps({**failover.document(before), **more}))
     elif as_json:
         more = {"waits_for": back.waits_for, "left_behind": left if back.is_done else []}
         typer.echo(json.dumps({**failover.document(back.state), **more, "dead_lettered": local_as_json(dead)}))
     elif not yes:
-        print_changes(failover, dry.noted, "would change")
+        print_changes(failover, noted, "would change")
         if back.waits_for is not None:
             typer.echo(f"Then it would wait: {back.waits_for}.")
         else:

@@ -15,7 +15,7 @@ from cli.evacuation.pairs import Pair
 from cli.evacuation.placement import PlacementDelivery
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuation.sessions import Sessions
-from cli.evacuation.survey import Share, Survey, already_scheduled, dead_letters_of, survey
+from cli.evacuation.survey import Share, Survey, already_scheduled, survey
 from cli.evacuation.targets import TargetReceivers
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from shared.errors import BuswayError
@@ -100,7 +100,7 @@ class Evacuation:
         """Lock the ledgers; raises ConfigError if another process has one."""
         source = self._pair.source
         async with contextlib.AsyncExitStack() as stack:
-            for place in (source,) if self._pair.is_topic else (source, dead_letters_of(source)):
+            for place in (source,) if self._pair.is_topic else (source, source.dead_letters()):
                 ledger = Ledger(LedgerFile(ledger_of(place, self._folder)), str(place).lower())
                 self.ledgers[place] = await stack.enter_async_context(ledger)
             self._targets = TargetReceivers(self._pair.target, self._settings)
@@ -145,7 +145,7 @@ class Evacuation:
 
     async def _move_share(self, share: Share, wanted: Mapping[str, str | None], outputs: Mapping[str, Output]) -> None:
         source = self._pair.source
-        place = dead_letters_of(source) if share is Share.DEAD else source
+        place = source.dead_letters() if share is Share.DEAD else source
         ledger, scene = self.ledgers[place], Scene(place, self._configuration, self._settings)
         ledger.share = share
         sessions = self._sessions

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import (
     CorrelationRuleFilter,
     FalseRuleFilter,
@@ -26,7 +26,7 @@ from cli.evacuation.move import EVACUATED_TO
 from cli.evacuation.pairs import SUBSCRIPTIONS
 from cli.files import whole_file
 from cli.topology.settings import CORRELATION, pascal
-from shared.ends.service_bus.administration import translated
+from shared.ends.service_bus.administration import translating
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination
 
@@ -46,7 +46,7 @@ class Gate:
 
     def close(self) -> None:
         """Let each subscription get only its own copies; raises BuswayError, and then nothing was moved."""
-        try:
+        with translating(str(self._topic)):
             names = [subscription.name for subscription in self._client.list_subscriptions(self._topic.entity)]
             rules = {name: list(self._client.list_rules(self._topic.entity, name)) for name in names}
             original = {
@@ -61,15 +61,13 @@ class Gate:
                     own = f"{self._topic.entity}{SUBSCRIPTIONS}{name}".replace("'", "''")
                     only = SqlRuleFilter(f"[{EVACUATED_TO}] = '{own}'")
                     self._client.create_rule(self._topic.entity, name, _RULE, filter=only)
-        except AzureError as error:
-            raise translated(error, str(self._topic)) from error
 
     def open(self) -> None:
         """Restore the rules, also those of a run that was killed."""
         if not self._file.exists():
             return
         kept: dict[str, dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
-        try:
+        with translating(str(self._topic)):
             for subscription, rules in kept.items():
                 for rule in self._existing(subscription):
                     before = rules.get(rule.name)
@@ -78,8 +76,6 @@ class Gate:
                     elif before is not None and _is_extended(rule):
                         rule.filter = _filter_of(before)
                         self._client.update_rule(self._topic.entity, subscription, rule)
-        except AzureError as error:
-            raise translated(error, str(self._topic)) from error
         self._file.unlink()
 
     def _existing(self, subscription: str) -> list[RuleProperties]:

@@ -1,10 +1,11 @@
 """The entities to move, each with the one that it moves to, and what keeps an entity from being moved."""
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from azure.core.exceptions import AzureError, ResourceNotFoundError
+from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import (
     EntityStatus,
     QueueProperties,
@@ -16,9 +17,9 @@ from azure.servicebus.management import (
 from cli.evacuation.pauses import Pause, Pauses, pause_of
 from cli.silence import waits_for
 from cli.topology.sites import Access, open_client
-from shared.ends.service_bus.administration import queue_or_topic, translated
+from shared.ends.service_bus.administration import queue_or_topic, translating
 from shared.errors import ConfigError, Problem
-from shared.resend.places import Destination, Place, check_end
+from shared.resend.places import Destination, Place, check_end, place_at
 from shared.tasks.files import Configuration
 
 SUBSCRIPTIONS = "/Subscriptions/"
@@ -106,15 +107,15 @@ class _End:
     def __init__(self, alias: str, client: ServiceBusAdministrationClient, configuration: Configuration) -> None:
         self.alias = alias
         self.site = configuration.site(alias)
+        self.configuration = configuration
         self._client = client
-        self._setting = configuration.connections[alias].setting or ""
 
     def place(self, entity: str) -> Place:
-        return Place(self.alias, self.site, self._setting, entity)
+        return place_at(self.alias, entity, self.configuration)
 
     def entities(self, path: str) -> Iterator[tuple[str, _Found]]:
         """Yield the entities at *path*, of a topic also its subscriptions, of no path all."""
-        try:
+        with translating(self.alias):
             if not path:
                 for queue in self._client.list_queues():
                     yield queue.name, queue
@@ -126,32 +127,23 @@ class _End:
                 yield from self._topic(found)
             elif found is not None:
                 yield path, found
-        except AzureError as error:
-            raise translated(error, self.alias) from error
 
     def entity(self, path: str) -> _Found | None:
         """Return a queue, topic or subscription; None if it does not exist."""
         topic, is_subscription, name = _split(path)
-        try:
-            if is_subscription:
-                return self._client.get_subscription(topic, name)
-            return queue_or_topic(self._client, path)
-        except ResourceNotFoundError:
-            return None
-        except AzureError as error:
-            raise translated(error, f"{self.alias}/{path}") from error
+        with translating(f"{self.alias}/{path}"), contextlib.suppress(ResourceNotFoundError):
+            return self._client.get_subscription(topic, name) if is_subscription else queue_or_topic(self._client, path)
+        return None
 
     def unseen(self, path: str) -> Iterator[str]:
         """Yield what an entity that forwards still has, which only its counts show."""
         topic, is_subscription, name = _split(path)
-        try:
+        with translating(f"{self.alias}/{path}"):
             found = (
                 self._client.get_subscription_runtime_properties(topic, name)
                 if is_subscription
                 else self._client.get_queue_runtime_properties(path)
             )
-        except AzureError as error:
-            raise translated(error, f"{self.alias}/{path}") from error
         waiting = found.active_message_count or 0
         if waiting > 0:
             yield f"{waiting:,} messages wait until what it forwards to has room; nothing can read them here"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
-from cli.evacuation.survey import Share, dead_letters_of
+from cli.evacuation.survey import Share
 from cli.evacuation.targets import TargetReceivers
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Output
@@ -137,7 +137,7 @@ class PlacementDelivery(MoveDelivery):
         placed: dict[str, int | None] = {}
         waiting: dict[str | None, set[str]] = {}
         target = self.pair.target
-        for place in (target, dead_letters_of(target)) if self.share is Share.DEAD else (target,):
+        for place in (target, target.dead_letters()) if self.share is Share.DEAD else (target,):
             async with contextlib.aclosing(peek(place, self.settings)) as letters:
                 async for letter, message in letters:
                     if place.entity == self.pair.destination.entity:

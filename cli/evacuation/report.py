@@ -17,6 +17,7 @@ from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Share, Survey, survey
 from cli.evacuation.verdicts import verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_left
+from cli.output import print_counts
 from cli.progress import progress
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
@@ -106,7 +107,10 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
                         results.append(False)
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER, progress=progress)
-                    with _pause_lifted(pair, configuration, access), stopped_by_signals(evacuation.stop):
+                    lifted = (
+                        contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration, access)
+                    )
+                    with lifted, stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
                             results.append(result.is_complete and not pair.unseen)
@@ -141,10 +145,6 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
     yield from groups.items()
 
 
-def _pause_lifted(pair: Pair, configuration: Configuration, access: Access) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration, access)
-
-
 @contextlib.contextmanager
 def _gate(topic: Destination | None, configuration: Configuration, access: Access, *, closes: bool) -> Iterator[None]:
     if topic is None:
@@ -162,13 +162,11 @@ def _gate(topic: Destination | None, configuration: Configuration, access: Acces
 
 async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> None:
     typer.echo(str(pair))
-    for share in Share:
-        if result.moved[share]:
-            typer.echo(f"{result.moved[share]:>8,} moved: {share}")
-    if result.states:
-        typer.echo(f"{result.states:>8,} session states moved")
-    if result.gone:
-        typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
+    print_counts(
+        *((result.moved[share], f"moved: {share}") for share in Share),
+        (result.states, "session states moved"),
+        (result.gone, "gone: another receiver has taken them meanwhile"),
+    )
     print_left((key, reason) for (_, key), reason in result.left.items())
     _print_unseen(pair)
     if pair.pause is not None and result.left:

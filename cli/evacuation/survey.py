@@ -12,7 +12,6 @@ from shared.message.peeked import PeekedMessage
 from shared.resend.ledger import COMPLETED, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
-from shared.resend.places import Place
 
 MARGIN_SECONDS = 60.0
 """A message that is due sooner is moved once it is active: it could become active on both sides."""
@@ -70,15 +69,10 @@ class Survey:
         return sum(map(len, self.shares.values()))
 
 
-def dead_letters_of(place: Place) -> Place:
-    """Return the dead-letter queue of an entity."""
-    return place.dead_letters()
-
-
 async def survey(pair: Pair, settings: Mapping[str, str], skipped: Collection[tuple[Share, str]] = ()) -> Survey:
     """Return what the source of *pair* has, without what is *skipped*; raises BuswayError if it cannot be read."""
     found, ids = Survey(), set[str]()
-    places = [pair.source] if pair.is_topic else [dead_letters_of(pair.source), pair.source]
+    places = [pair.source] if pair.is_topic else [pair.source.dead_letters(), pair.source]
     if pair.forwards:
         places.remove(pair.source)
     for place in places:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.evacuation.pairs import Pair
 from cli.evacuation.sessions import STATE
-from cli.evacuation.survey import Share, dead_letters_of
+from cli.evacuation.survey import Share
 from cli.letters.ledger_file import ledger_of
 from shared.private_file import open_private
 from shared.resend.edits import resent_key
@@ -40,7 +40,11 @@ async def write_verdicts(
     lines: list[str] = []
     there = await _copies(pair, ledgers, settings)
     for place, ledger in ledgers.items():
-        of_place = {key: (share, text) for (share, key), text in left.items() if (share is Share.DEAD) == _is(place)}
+        of_place = {
+            key: (share, text)
+            for (share, key), text in left.items()
+            if (share is Share.DEAD) == place.is_dead_letter_queue
+        }
         entries = {
             key: entry
             for key, entry in ledger.entries.items()
@@ -72,16 +76,12 @@ def _line(key: str, entry: Entry | None, left: tuple[Share, str] | None) -> dict
     return line if left is None else line | {"reason": left[1]}
 
 
-def _is(place: Place) -> bool:
-    return place.is_dead_letter_queue
-
-
 async def _copies(pair: Pair, ledgers: Mapping[Place, Ledger], settings: Mapping[str, str]) -> set[tuple[Place, str]]:
     """Return the places and keys of the messages whose copies are at the target now."""
     found: set[tuple[Place, str]] = set()
     if pair.target_forwards:
         return found  # nothing was moved there
-    for target in (pair.target,) if pair.is_topic else (pair.target, dead_letters_of(pair.target)):
+    for target in (pair.target,) if pair.is_topic else (pair.target, pair.target.dead_letters()):
         async with contextlib.aclosing(peek(target, settings)) as letters:
             async for letter, _ in letters:
                 for place, ledger in ledgers.items():

@@ -68,12 +68,14 @@ class FailbackSteps:
     clock: Clock
     began: datetime
     shares_alias: bool = False
+    noted: list[str] | None = None
+    """Where a dry run notes each change that it would make; None changes the register."""
 
     async def forced(self) -> Failback:
         """Move publishers and consumers at once, and return what is left behind."""
         state = self.register.read()
         found = {site: await self.look(site) for site in self.secondaries}
-        return Failback(self.register.write({SEND: self.primary, RECEIVE: self.primary}, state), found, None)
+        return Failback(self._write({SEND: self.primary, RECEIVE: self.primary}, state), found, None)
 
     async def step(self, known: RegisterState | None = None) -> Failback:
         """
@@ -113,14 +115,21 @@ class FailbackSteps:
         if left is not None:
             return Failback(state, found, left)
         if state.active[RECEIVE] != self.primary:
-            state = self.register.write({RECEIVE: self.primary}, state)
+            state = self._write({RECEIVE: self.primary}, state)
         return Failback(state, found, _stranded(found), "Receive them there, or leave them behind with --force.")
 
     def _publishers_back(self, state: RegisterState) -> RegisterState:
         roles = (SEND, RECEIVE) if self.shares_alias else (SEND,)
         if all(state.active[role] == self.primary for role in roles):
             return state
-        return self.register.write(dict.fromkeys(roles, self.primary), state)
+        return self._write(dict.fromkeys(roles, self.primary), state)
+
+    def _write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
+        if self.noted is None:
+            return self.register.write(roles, state)
+        self.noted.extend(self.register.changes(roles, state))
+        changed = None if state.changed is None else self.clock.now()
+        return replace(state, active={**state.active, **roles}, changed=changed)
 
 
 async def wait_until_done(

@@ -3,11 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from shared.clock import Clock
 from shared.errors import BuswayError
 
 
@@ -87,41 +85,6 @@ class Register[Content](ABC):
             expected = ", ".join(map(str, names.values()))
             raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {expected}")
         return found
-
-
-class DryRegister(Register[RegisterState]):
-    """A register for dry runs, which answers as a changed one would: the real one stays as it is."""
-
-    def __init__(self, register: Register[Any], clock: Clock) -> None:
-        """Read from *register*."""
-        self.noted: list[str] = []
-        """A line for each change that was not made."""
-        self.where, self.reload_command = register.where, register.reload_command
-        self._register = register
-        self._clock = clock
-
-    def write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
-        """Note the changes, and return the state that they would lead to."""
-        self.noted += self._register.changes(roles, state)
-        changed = None if state.changed is None else self._clock.now()
-        return replace(state, active={**state.active, **roles}, changed=changed)
-
-    def _content(self) -> RegisterState:
-        return self._register.read()
-
-    def _state(self, content: RegisterState) -> RegisterState:
-        return content
-
-    def _changes(
-        self,
-        content: RegisterState,  # noqa: ARG002 - the real register reads its own
-        roles: Mapping[str, str],
-        state: RegisterState,
-    ) -> Sequence[str]:
-        return self._register.changes(roles, state)
-
-    def _point(self, content: RegisterState, roles: Mapping[str, str]) -> None:
-        """Point nothing."""
 
 
 def check_shared_aliases(aliases: Mapping[str, str], active: Mapping[str, str], roles: Mapping[str, str]) -> None:

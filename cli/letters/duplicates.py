@@ -2,10 +2,8 @@
 
 from datetime import timedelta
 
-from azure.core.exceptions import AzureError
-
 from cli.topology.sites import Access, open_client
-from shared.ends.service_bus.administration import duplicate_window, translated
+from shared.ends.service_bus.administration import duplicate_window, translating
 from shared.resend.places import Destination
 from shared.resend.routing import Window, WindowOf, window_by
 from shared.tasks.files import Configuration
@@ -18,11 +16,8 @@ def window_by_administration(configuration: Configuration, access: Access) -> Wi
         connection = configuration.connections[destination.alias]
 
         def ask() -> timedelta | None:
-            try:
-                with open_client(destination.alias, connection, access) as client:
-                    return duplicate_window(client, destination.entity)
-            except AzureError as error:
-                raise translated(error, str(destination)) from error
+            with translating(str(destination)), open_client(destination.alias, connection, access) as client:
+                return duplicate_window(client, destination.entity)
 
         hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
         return await window_by(ask, destination, hint) if connection.end.has_dead_letters else None

@@ -8,6 +8,7 @@ import typer
 from azure.core.exceptions import AzureError
 
 from cli.letters.report import announce, print_end, print_rest
+from cli.output import print_counts
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
@@ -52,8 +53,7 @@ async def drop(
             # What came after the start is not among these.
             left = await inventory_of(place, os.environ, selection)
             count = len(left.sessions) + left.unreachable.total()
-            if count:
-                typer.echo(f"{count:>8,} left: locked by a receiver, deferred or scheduled")
+            print_counts((count, "left: locked by a receiver, deferred or scheduled"))
             return not count
         typer.echo("the service deletes no batches of this entity: its messages are received and completed", err=True)
     found = await inventory_of(place, os.environ, selection, keys=keys)

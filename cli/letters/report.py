@@ -11,7 +11,7 @@ import typer
 
 from cli.durations import age_text
 from cli.message_lines import message_line
-from cli.output import print_problems, problems_of
+from cli.output import print_counts, print_problems, problems_of
 from cli.progress import progress
 from cli.silence import waits_for
 from shared.errors import BuswayError
@@ -169,8 +169,7 @@ def announce(found: Inventory, verb: str) -> bool:
 
 def print_rest(result: Result) -> None:
     """Print how many messages were not done: gone, or left for each reason."""
-    if result.gone:
-        typer.echo(f"{result.gone:>8,} gone: another receiver has taken them meanwhile")
+    print_counts((result.gone, "gone: another receiver has taken them meanwhile"))
     print_left(result.left.items())
 
 

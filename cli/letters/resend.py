@@ -12,6 +12,7 @@ import typer
 from cli.letters.export_file import exported_letters
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.letters.report import announce, messages, print_end, print_rest
+from cli.output import print_counts
 from cli.progress import run_to_end
 from cli.silence import waits_for
 from shared.assembly.outputs import closing_outputs
@@ -99,9 +100,7 @@ async def _pages(letters: Iterator[Letter]) -> AsyncGenerator[list[tuple[str, Le
 
 def _print_result(result: Result, ledger: Ledger, *, stays: bool) -> None:
     typer.echo(f"{result.sent:>8,} sent")
-    if result.sent_before:
-        what = "not sent" if stays else "completed"
-        typer.echo(f"{result.sent_before:>8,} {what}: an earlier run had sent them")
+    print_counts((result.sent_before, f"{'not sent' if stays else 'completed'}: an earlier run had sent them"))
     print_rest(result)
     counts = f"{ledger.count(COMPLETED):,} completed, {ledger.count(SENDING, SENT):,} open"
     typer.echo(f"ledger: {ledger.where} ({counts})")

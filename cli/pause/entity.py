@@ -2,11 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
 from azure.servicebus.management import SubscriptionProperties
 
 from cli.topology.sites import Access, open_client
-from shared.ends.service_bus.administration import translated
+from shared.ends.service_bus.administration import translating
 from shared.tasks.models import Connection, Source
 
 if TYPE_CHECKING:
@@ -29,24 +28,18 @@ class Entity:
 
     def status(self) -> str:
         """Return its status; raises TargetUnavailable, TargetRefused or ConfigError."""
-        with open_client(self._source.connection, self._connection, self._access) as client:
-            try:
-                return _status(self._get(client))
-            except AzureError as error:
-                raise translated(error, self.name) from error
+        with open_client(self._source.connection, self._connection, self._access) as client, translating(self.name):
+            return _status(self._get(client))
 
     def change(self, before: str, after: str) -> str:
         """Change its status from *before* to *after*, if that is what it has; return the status that it has then."""
-        with open_client(self._source.connection, self._connection, self._access) as client:
-            try:
-                found = self._get(client)
-                if _status(found) != before:
-                    return _status(found)
-                found.status = after
-                self._update(client, found)
-                return _status(self._get(client))
-            except AzureError as error:
-                raise translated(error, self.name) from error
+        with open_client(self._source.connection, self._connection, self._access) as client, translating(self.name):
+            found = self._get(client)
+            if _status(found) != before:
+                return _status(found)
+            found.status = after
+            self._update(client, found)
+            return _status(self._get(client))
 
     def _get(self, client: "ServiceBusAdministrationClient") -> "QueueProperties | SubscriptionProperties":
         if self._source.queue is not None:

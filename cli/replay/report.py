@@ -11,6 +11,7 @@ import typer
 from cli.letters.duplicates import window_by_administration
 from cli.letters.ledger_file import LedgerFile
 from cli.letters.report import print_unevaluated
+from cli.output import print_counts
 from cli.progress import run_to_end
 from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
@@ -52,10 +53,10 @@ async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder:
     typer.echo(f"{task.task}: would replay {counts.total():,} messages")
     for name, count in sorted(counts.items()):
         typer.echo(f"{count:>8,}{name}, sequence numbers {ends[name][0]} to {ends[name][1]}")
-    if sent_before:
-        typer.echo(f"{sent_before:>8,} were sent before the replay was interrupted")
-    if messages.not_found:
-        typer.echo(f"{len(messages.not_found):>8,} without a copy: name an entity that has them with --copies")
+    print_counts(
+        (sent_before, "were sent before the replay was interrupted"),
+        (len(messages.not_found), "without a copy: name an entity that has them with --copies"),
+    )
     is_all = _print_problems(messages)
     if not plan.new_ids:
         for line in await _warnings(task, configuration, access):
@@ -98,15 +99,14 @@ async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folde
     sent_before = result.sent_before + delivery.seen
     if plan.is_finished and not (delivery.outcomes or sent_before or messages.not_found):
         typer.echo("       0 messages between these positions")
-    for outcome, count in (delivery.outcomes - Counter({Outcome.SENT: delivery.seen})).most_common():
-        typer.echo(f"{count:>8,} {outcome}")
-    if sent_before:
-        typer.echo(f"{sent_before:>8,} not sent: an earlier run had sent them")
-    if delivery.again:
-        typer.echo(f"{delivery.again:>8,} of them may arrive twice: they were sent before, and no answer came")
-    if messages.not_found:
-        numbers = ", ".join(messages.not_found[:_SHOWN])
-        typer.echo(f"{len(messages.not_found):>8,} without a copy (sequence number {numbers}): see --copies")
+    numbers = ", ".join(messages.not_found[:_SHOWN])
+    new = delivery.outcomes - Counter({Outcome.SENT: delivery.seen})
+    print_counts(
+        *((count, str(outcome)) for outcome, count in new.most_common()),
+        (sent_before, "not sent: an earlier run had sent them"),
+        (delivery.again, "of them may arrive twice: they were sent before, and no answer came"),
+        (len(messages.not_found), f"without a copy (sequence number {numbers}): see --copies"),
+    )
     is_all = _print_problems(messages)
     typer.echo(f"ledger: {plan.ledger}")
     if result.error is not None:

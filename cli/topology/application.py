@@ -129,43 +129,42 @@ class Application:
 
 
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
+    parts = step.name.parts
     match step.action:
+        case Action.CREATE if step.rule is not None:
+            _create_with_rule(client, step)
         case Action.CREATE:
-            _create(client, step)
+            settings = {name: value for name, value in step.settings.items() if value is not None}
+            _method(client, "create", step.name)(*parts, **settings)
         case Action.CHANGE:
             _update(client, step.name, step.settings)
+        case Action.DELETE:
+            with contextlib.suppress(ResourceNotFoundError):  # a plan that ran at the same time was faster
+                _method(client, "delete", step.name)(*parts)
         case Action.CREATE_RULE:
-            topic, subscription = step.name.parts
+            topic, subscription = parts
             client.create_rule(topic, subscription, _rule(step).name, **_rule_options(_rule(step)))
         case Action.REPLACE_RULE:
-            topic, subscription = step.name.parts
+            topic, subscription = parts
             present = client.get_rule(topic, subscription, _rule(step).name)
             options = _rule_options(_rule(step))
             present.filter, present.action = options["filter"], options.get("action")
             client.update_rule(topic, subscription, present)
         case Action.DELETE_RULE:
-            topic, subscription = step.name.parts
-            _if_present(lambda: client.delete_rule(topic, subscription, _rule(step).name))
-        case Action.DELETE:
-            _delete(client, step)
+            topic, subscription = parts
+            with contextlib.suppress(ResourceNotFoundError):
+                client.delete_rule(topic, subscription, _rule(step).name)
 
 
-def _create(client: "ServiceBusAdministrationClient", step: Step) -> None:
-    settings = {name: value for name, value in step.settings.items() if value is not None}
-    options: dict[str, Any] = {**settings}
-    match step.name.kind:
-        case Kind.QUEUE:
-            client.create_queue(*step.name.parts, **options)
-        case Kind.TOPIC:
-            client.create_topic(*step.name.parts, **options)
-        case Kind.SUBSCRIPTION if step.rule is None:
-            client.create_subscription(*step.name.parts, **options)
-        case _:
-            _create_with_rule(client, step, settings)
+def _method(client: "ServiceBusAdministrationClient", verb: str, name: Name) -> Callable[..., Any]:
+    """Return the method of the client for a queue, a topic or a subscription."""
+    method: Callable[..., Any] = getattr(client, f"{verb}_{name.kind}")
+    return method
 
 
-def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, settings: Mapping[str, Setting]) -> None:
+def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step) -> None:
     topic, subscription = step.name.parts
+    settings = {name: value for name, value in step.settings.items() if value is not None}
     rule = _rule(step)
     # The request has no place for the targets of forwarding, which need a token each.
     later = {name: value for name, value in settings.items() if name.startswith("forward_")}
@@ -184,49 +183,13 @@ def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step, sett
 
 
 def _update(client: "ServiceBusAdministrationClient", name: Name, settings: Mapping[str, Setting]) -> None:
-    parts = name.parts
-    match name.kind:
-        case Kind.QUEUE:
-            queue = client.get_queue(*parts)
-            if not _has(queue, settings):
-                client.update_queue(_with(queue, settings))
-        case Kind.TOPIC:
-            topic = client.get_topic(*parts)
-            if not _has(topic, settings):
-                client.update_topic(_with(topic, settings))
-        case _:
-            found = client.get_subscription(*parts)
-            if not _has(found, settings):
-                client.update_subscription(parts[0], _with(found, settings))
-
-
-def _has(present: object, settings: Mapping[str, Setting]) -> bool:
-    """Return whether nothing is left to change: an update would end the links of everybody (azure-service-bus 365)."""
-    return all(setting_of(name, getattr(present, name)) == value for name, value in settings.items())
-
-
-def _with(present: Any, settings: Mapping[str, Setting]) -> Any:  # noqa: ANN401 - any of the client's descriptions
-    for name, value in settings.items():
-        setattr(present, name, value)
-    return present
-
-
-def _delete(client: "ServiceBusAdministrationClient", step: Step) -> None:
-    first, *_ = step.name.parts
-    match step.name.kind:
-        case Kind.QUEUE:
-            _if_present(lambda: client.delete_queue(first))
-        case Kind.TOPIC:
-            _if_present(lambda: client.delete_topic(first))
-        case _:
-            _if_present(lambda: client.delete_subscription(*step.name.parts))
-
-
-def _if_present(delete: Callable[[], None]) -> None:
-    try:
-        delete()
-    except ResourceNotFoundError:
-        return  # a plan that ran at the same time was faster
+    found = _method(client, "get", name)(*name.parts)
+    # An update that changes nothing would end the links of everybody too (azure-service-bus 365).
+    if all(setting_of(setting, getattr(found, setting)) == value for setting, value in settings.items()):
+        return
+    for setting, value in settings.items():
+        setattr(found, setting, value)
+    _method(client, "update", name)(*name.parts[:-1], found)
 
 
 def _rule(step: Step) -> SubscriptionRule:

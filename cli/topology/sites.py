@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure.core.exceptions import AzureError
-
 from cli.entities import entities_files
 from cli.places import required_setting
 from cli.silence import waits_for
@@ -19,7 +17,7 @@ from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
-from shared.ends.service_bus.administration import administration_client, host_of, translated
+from shared.ends.service_bus.administration import administration_client, host_of, translating
 from shared.errors import ConfigError, Problem
 from shared.tasks.files import Configuration
 from shared.tasks.models import Connection
@@ -84,11 +82,8 @@ def read_site(
     topics = (
         None if needed is None else [each.name.parts[0] for each in needed.values() if each.name.kind is Kind.TOPIC]
     )
-    with open_client(alias, connection, access) as client:
-        try:
-            return read_service_bus(client, topics)
-        except AzureError as error:
-            raise translated(error, alias) from error
+    with open_client(alias, connection, access) as client, translating(alias):
+        return read_service_bus(client, topics)
 
 
 def read_files(files: Iterable[str], configuration: Configuration) -> dict[str, Namespace]:

@@ -6,7 +6,8 @@ emulators, which the local broker follows, that is port 5300 for the namespace o
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -173,11 +174,8 @@ def duplicate_window(client: ServiceBusAdministrationClient, entity: str) -> tim
 
 def ask_duplicate_window(setting: str, settings: Mapping[str, str], place: str, entity: str) -> timedelta | None:
     """Return `duplicate_window` of an entity in the namespace that an app setting names; raises BuswayError."""
-    try:
-        with administration_client(setting, settings) as client:
-            return duplicate_window(client, entity)
-    except AzureError as error:
-        raise translated(error, place) from error
+    with translating(place), administration_client(setting, settings) as client:
+        return duplicate_window(client, entity)
 
 
 def create_subscription_with_rule(
@@ -241,6 +239,15 @@ _AFTER_THE_RULE = (
 def _sql(element: ET.Element, text: str) -> None:
     ET.SubElement(element, f"{_SERVICE_BUS}SqlExpression").text = text
     ET.SubElement(element, f"{_SERVICE_BUS}CompatibilityLevel").text = "20"
+
+
+@contextmanager
+def translating(place: str) -> Iterator[None]:
+    """Raise the errors of the SDK inside the block as `translated` returns them."""
+    try:
+        yield
+    except AzureError as error:
+        raise translated(error, place) from error
 
 
 def translated(error: AzureError, place: str) -> BuswayError:
