@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from cli.message_lines import message_line
-from cli.namespaces import namespace_of
-from cli.places import Place, required_setting
+from cli.places import Place, namespace_of, required_setting
 from shared.amqp.errors import NOT_ALLOWED
 from shared.ends.look_error import FORWARDS
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable

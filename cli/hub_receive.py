@@ -11,8 +11,7 @@ from functools import partial
 from cli.bus_receive import Show
 from cli.hub_reader import BEFORE_START, events
 from cli.message_lines import message_line
-from cli.namespaces import namespace_of
-from cli.places import Place, required_setting
+from cli.places import Place, namespace_of, required_setting
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite

@@ -182,8 +182,7 @@ def resend(
     import os
     from datetime import UTC, datetime
 
-    from cli.letters.duplicates import window_by_administration
-    from cli.letters.edits import edits_of
+    from cli.letters.edits import edits_of, window_by_administration
     from cli.letters.resend import resend as resend_letters
     from cli.letters.selection import selection
     from cli.topology.sites import Access

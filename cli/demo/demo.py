@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
@@ -16,18 +17,18 @@ from cli.demo import messages
 from cli.demo.consumers import Consumers, set_aside
 from cli.demo.exact_types import keep_encoded_messages
 from cli.demo.expectations import foreign_receipts, judge
-from cli.demo.messages import EAST, WEST, Sample
-from cli.demo.observations import Observations
-from cli.demo.progress import Watch
-from cli.demo.reconciliation import reconcile_demo, with_journal
+from cli.demo.messages import EAST, WEST, Sample, read_templates
+from cli.demo.observations import Observations, Watch
 from cli.demo.report import print_report
 from cli.demo.sender import feed
-from cli.demo.template_file import read_templates
 from cli.files import free_folder
 from cli.local_app import introduction
 from cli.node_packages import node_modules
-from cli.output import console
+from cli.output import console, print_problems
+from cli.spark import check_spark, run_job
 from cli.stack import Stack, running_stack
+from shared.errors import ConfigError
+from shared.stores.storage_account import container_url
 
 LOGS = Path.cwd() / "build/demo"
 WEBHOOKS = Path("@octokit/webhooks-examples/api.github.com/index.json")
@@ -148,3 +149,47 @@ with ServiceBusClient.from_connection_string(os.environ["EAST"]) as east:
         print(message, message.application_properties)
 '
 Press Ctrl-C to stop everything."""
+
+
+_TASKS = ("events.yaml", "jobs.yaml", "payments.yaml")
+_CONTAINER = "journal"
+_SETTING = "AzureWebJobsStorage"
+_HOUR = "%Y-%m-%dT%H"
+
+
+def with_journal(logs: Path, config: Path = ROOT / "config") -> Path:
+    """Return a copy of the demo's part of *config*, whose tasks write their journals to Azurite."""
+    folder = (logs / "config").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "tasks").mkdir(parents=True)
+    shutil.copy(config / "connections.yaml", folder)
+    # Not the tasks that somebody has written beside them.
+    for name in _TASKS:
+        shutil.copy(config / "tasks" / name, folder / "tasks")
+    text = f"blob: {{setting: {_SETTING}, container: {_CONTAINER}}}\n"
+    (folder / "journal.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
+async def reconcile_demo(storage: str, logs: Path, begun: datetime, console: Console) -> bool:
+    """
+    Reconcile the journals since *begun*; return whether the job has no findings.
+
+    If Spark cannot run, print the reason and return True: the demo has counted for itself.
+    """
+    try:
+        check_spark()
+    except ConfigError as error:
+        console.print("\nNot reconciled:")
+        print_problems(error.problems)
+        return True
+    console.print("\nReconciling the journals with the nightly job, on Spark on this machine:")
+    out = logs / "reconciliation"
+    shutil.rmtree(out, ignore_errors=True)
+    first = begun.replace(minute=0, second=0, microsecond=0)
+    end = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    options = ["--start", first.strftime(_HOUR), "--end", end.strftime(_HOUR), "--memory", "1g"]
+    # Everything has arrived or is lost, and no task writes any longer.
+    options += ["--grace-minutes", "0", "--writers-stopped"]
+    url = container_url("storage", {"storage": storage}, _CONTAINER)
+    return await asyncio.to_thread(run_job, url, out, options, storage) == 0

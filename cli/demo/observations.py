@@ -1,11 +1,15 @@
-"""What the applications received, and what is still expected."""
+"""What the applications received, what is still expected, and the progress of both."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rich.console import Console
+
 from cli.demo.messages import EAST, PAIR, WEST, Pattern, Sample
+from cli.progress import Bars
 from shared.message.message import Message
 
 APPLICATION = "application"
@@ -96,3 +100,46 @@ def deliveries(sample: Sample) -> Iterator[Delivery]:
         case Pattern.SPILLOVER:
             place = (Place(own, JOBS), Place(pair, JOBS), Place(pair, AUXILIARY))[sample.failures]
             yield Delivery(sample.message_id, place, is_copy=sample.failures > 0)
+
+
+_SENT, _GOT = " sent ", " got "
+
+
+class Watch(Bars):
+    """Counts what is sent and what arrives, and shows it."""
+
+    def __init__(self, console: Console, samples: Sequence[Sample]) -> None:
+        """Show the progress of *samples* on *console*."""
+        totals: Counter[str] = Counter(_sending(sample) for sample in samples)
+        totals.update(_arriving(delivery.place) for sample in samples for delivery in deliveries(sample))
+        self._totals = totals
+        super().__init__(console, dict(sorted(totals.items())), self._text)
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the display, and print the counts at the end."""
+        super().__exit__()
+        self.print_line()
+
+    def sent(self, samples: Sequence[Sample]) -> None:
+        """Count *samples* as sent."""
+        self.advance(_sending(samples[0]), len(samples))
+
+    def arrived(self, place: Place) -> None:
+        """Count a message that has arrived at *place* as expected."""
+        self.advance(_arriving(place), 1)
+
+    def _text(self, counts: Mapping[str, int]) -> str:
+        sent, arrived = (f"{_sum(counts, word):,} of {_sum(self._totals, word):,}" for word in (_SENT, _GOT))
+        return f"sent {sent}, arrived {arrived}"
+
+
+def _sum(counts: Mapping[str, int], word: str) -> int:
+    return sum(count for name, count in counts.items() if word in name)
+
+
+def _sending(sample: Sample) -> str:
+    return f"{sample.site}{_SENT}{sample.pattern}"
+
+
+def _arriving(place: Place) -> str:
+    return f"{place.site}{_GOT}{place.entity.partition('/')[0]}"

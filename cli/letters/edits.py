@@ -1,12 +1,17 @@
-"""The options `--set`, `--remove`, `--editors` and `--new-ids`."""
+"""What the options of a resend mean: the changes of each message, and what duplicate detection does with a copy."""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from cli.dry_run.line import dry_task
 from cli.tasks import single_task
+from cli.topology.sites import Access, open_client
+from shared.ends.service_bus.administration import duplicate_window, translating
 from shared.errors import ConfigError, Problem
 from shared.protocols import BatchEditor, Editor
 from shared.resend.edits import Edits
+from shared.resend.places import Destination
+from shared.resend.routing import Window, WindowOf, window_by
 from shared.rules.errors import RuleSyntaxError
 from shared.rules.rule import Action, parse_action, unknown_system_properties
 from shared.tasks.files import Configuration
@@ -63,3 +68,19 @@ def _editors(name: str, configuration: Configuration, settings: Mapping[str, str
     if not found:
         raise ConfigError([Problem(f"--editors {name}", "the task has no editors")])
     return found
+
+
+def window_by_administration(configuration: Configuration, access: Access) -> WindowOf:
+    """Return a function that asks the administration API; it raises ConfigError if there is no answer."""
+
+    async def window_of(destination: Destination) -> Window:
+        connection = configuration.connections[destination.alias]
+
+        def ask() -> timedelta | None:
+            with translating(str(destination)), open_client(destination.alias, connection, access) as client:
+                return duplicate_window(client, destination.entity)
+
+        hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
+        return await window_by(ask, destination, hint) if connection.end.has_dead_letters else None
+
+    return window_of

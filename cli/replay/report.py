@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from cli.letters.duplicates import window_by_administration
+from cli.letters.edits import window_by_administration
 from cli.letters.ledger_file import LedgerFile
 from cli.letters.report import print_unevaluated
 from cli.output import print_counts

@@ -1,17 +1,17 @@
-"""The compose file that runs Microsoft's emulators with generated Config.json files."""
+"""Generated Config.json files, which keep what they had besides, and a compose file for Microsoft's emulators."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from busway_broker.commented_json import read_json
 from busway_broker.config_file import load_config
 from cli.topology.config_json import document_of, emulated
-from cli.topology.merged_file import merged
 from cli.topology.model import Kind
 from cli.topology.needs import Needs
 from shared.errors import ConfigError, Problem
+from shared.printable import json_lines
 from shared.tasks.files import Configuration
 
 SERVICE_BUS_IMAGE = "mcr.microsoft.com/azure-messaging/servicebus-emulator:2.0.1"
@@ -109,3 +109,40 @@ def _service(emulator: Emulator, number: int) -> str:
         # It is not documented that two emulators can share a server.
         f"  {alias}-sql:\n    image: {SQL_IMAGE}\n    environment:\n{_EULA}{_SQL_SERVER}\n"
     )
+
+
+_DECIDED = ("RequiresSession", "RequiresDuplicateDetection")
+"""What a task decides of an entity; the rest is what the file has."""
+_NAMESPACES = ("Namespaces", "NamespaceConfig")
+
+
+def merged(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return the document *before* with the entities of *wanted*; an entity of both keeps its own settings."""
+    config = dict(before.get("UserConfig") or {})
+    for key in _NAMESPACES:
+        (new, *_) = wanted["UserConfig"].get(key) or [None]
+        if new is not None:
+            first, *others = config.get(key) or [new]
+            config[key] = [_entity(first, new), *others]
+    return json_lines({**before, "UserConfig": config}) + "\n"
+
+
+def _entity(before: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    found = {**wanted, **before}
+    if "Properties" in wanted:
+        decided = {name: value for name, value in wanted["Properties"].items() if name in _DECIDED}
+        found["Properties"] = {**wanted["Properties"], **before.get("Properties", {}), **decided}
+    for key, value in wanted.items():
+        if key == "Rules" and value:
+            found[key] = value
+        elif isinstance(value, list) and key != "Rules":
+            found[key] = _entities(before.get(key) or [], value)
+    return found
+
+
+def _entities(before: Iterable[Mapping[str, Any]], wanted: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found = {str(each["Name"]).lower(): dict(each) for each in before}
+    for each in wanted:
+        name = each["Name"].lower()
+        found[name] = _entity(found[name], each) if name in found else dict(each)
+    return list(found.values())

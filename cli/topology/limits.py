@@ -1,5 +1,7 @@
 """
-What a service refuses: names, and numbers of entities. The texts of rules are checked when they are read.
+What a service refuses, names and numbers of entities, and what entities do that slows tasks or changes an order.
+
+The texts of rules are checked when they are read.
 
 Source:  Microsoft Learn, "Service Bus quotas" and "Event Hubs quotas and limits"; the names as the Resource Manager
          reference documents them.
@@ -12,7 +14,9 @@ from collections.abc import Iterator, Mapping
 from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
 from shared.errors import Problem
+from shared.review.checks import FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
 from shared.rules import CorrelationFilter
+from shared.tasks.topology import TOPOLOGY
 
 _NAMES = {
     Kind.QUEUE: (re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9._-])?"), 260),
@@ -77,3 +81,29 @@ def warnings_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: 
         if count >= most * _NEAR:
             verb = "exceeds" if count > most else "is near"
             yield f"{place}: {count} {what}, which {verb} the service's limit of {most}"
+
+
+def caveats_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[str]:
+    """Yield what to know of each entity that tasks use; *present* is the namespace once the steps are taken."""
+    for need in needed.values():
+        entity = present.find(need.name)
+        if entity is None or not set(need.needed_by) - {TOPOLOGY}:
+            continue
+        where = f"{alias}/{'/'.join(need.name.parts)}"
+        if need.is_target and entity.settings.get("enable_partitioning"):
+            if entity.settings.get("requires_duplicate_detection"):
+                yield _line(where, PARTITIONED_DUPLICATES)
+            else:
+                text = "does not detect duplicates, because it is partitioned and would then take no batches"
+                remedy = (
+                    "make its consumers idempotent, or say `duplicate_detection: true` in topology.yaml if it is new"
+                )
+                yield f"{where}: {text}: {remedy}"
+        if entity.settings.get("support_ordering") is False:
+            yield _line(where, NO_SUPPORT_ORDERING)
+        if need.is_target and entity.settings.get("forward_to"):
+            yield _line(where, FORWARDED)
+
+
+def _line(where: str, check: Check) -> str:
+    return f"{where}: {check.meaning} {check.remedy[0].upper()}{check.remedy[1:]}."

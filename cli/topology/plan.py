@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli import output
-from cli.topology.caveats import caveats_of
 from cli.topology.difference import Difference, Step, after, difference
-from cli.topology.limits import problems_of, warnings_of
+from cli.topology.limits import caveats_of, problems_of, warnings_of
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needs, needs_of
 from cli.topology.sites import Access, place_of, read_files, read_site

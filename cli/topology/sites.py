@@ -1,4 +1,4 @@
-"""The namespaces of a configuration: reading what each has, and carrying out steps there."""
+"""The namespaces of a configuration: how each is reached, and what it has."""
 
 import asyncio
 import logging
@@ -13,7 +13,6 @@ from cli.entities import entities_files
 from cli.places import required_setting
 from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
-from cli.topology.hubs import partitions_of
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
@@ -24,6 +23,14 @@ from shared.tasks.models import Connection
 
 if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
+
+
+from cli.hub_reader import hub_at
+from cli.topology.model import Name
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.site import HubSite
+from shared.ends.look_error import DoesNotExist
+from shared.errors import TargetRefused, TargetUnavailable
 
 # The SDKs log the errors that they also raise; these commands print them once.
 logging.getLogger("azure").addHandler(logging.NullHandler())
@@ -95,3 +102,43 @@ def read_files(files: Iterable[str], configuration: Configuration) -> dict[str, 
 def place_of(connection: Connection, access: Access, alias: str) -> str:
     """Return where a namespace is, for people."""
     return access.addresses.get(alias) or host_of(connection.setting or "", access.settings)
+
+
+_SECONDS = 20.0
+_NOT_FOUND = "amqp:not-found"
+
+
+async def partitions_of(name: Name, setting: str, settings: Mapping[str, str], alias: str) -> int | None:
+    """
+    Return the number of partitions of a hub or of a consumer group's hub, None if it does not exist.
+
+    A consumer group is asked for by attaching to it at the end of a partition: nothing is read. Raises BuswayError.
+    """
+    site = HubSite(alias, partial(event_hub_client, setting, settings))
+    try:
+        async with asyncio.timeout(_SECONDS):
+            partitions = await site.partitions(name.parts[0])
+            if name.kind is Kind.CONSUMER_GROUP and not await _exists(name, setting, settings, min(partitions)):
+                return None
+            return len(partitions)
+    except DoesNotExist:
+        return None
+    except TimeoutError as error:
+        late = f"no answer in {_SECONDS:.0f} s (check the address and the network)"
+        raise TargetUnavailable(f"{alias}/{name.parts[0]}: {late}") from error
+    finally:
+        await site.close()
+
+
+async def _exists(name: Name, setting: str, settings: Mapping[str, str], partition: str) -> bool:
+    hub = hub_at(setting, settings, *name.parts)
+    try:
+        opened = await hub.open(partition, "@latest", 0)
+    except (TargetRefused, TargetUnavailable) as error:
+        if _NOT_FOUND in str(error):
+            return False
+        raise
+    finally:
+        await hub.close()
+    await opened.close()
+    return True

@@ -21,7 +21,7 @@ OTHER_MEANINGS = {
     "shared/testing.py": "the connections that tests of editors need, of some kind",
     "shared/editors/content/envelopes.py": "the member of an envelope with the AMQP sections",
     "shared/editors/state/claims.py": "the form of a claim",
-    "cli/namespaces.py": "the scheme of a URL",
+    "cli/places.py": "the scheme of a URL",
     "cli/stack.py": "the name of a process and of its log file",
 }
 

@@ -13,7 +13,7 @@ import pytest
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
-from cli.demo.template_file import read_templates
+from cli.demo.messages import read_templates
 from cli.files import locked
 from cli.letters.ledger_file import ledger_of
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.topology.hubs import partitions_of
 from cli.topology.model import Kind, Name
+from cli.topology.sites import partitions_of
 from shared.errors import TargetUnavailable
 
 # The SDK does not close what has never answered.
@@ -47,7 +47,7 @@ def test_a_receive_gives_up_and_says_what_does_not_answer(
 
 
 def test_a_hub_that_never_answers_is_given_up(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.topology.hubs._SECONDS", 0.5)
+    monkeypatch.setattr("cli.topology.sites._SECONDS", 0.5)
     key = "SharedAccessKeyName=any;SharedAccessKey=any;UseDevelopmentEmulator=true"
     settings = {"HUBS": f"Endpoint=sb://127.0.0.1:{silent};{key}"}
     with pytest.raises(TargetUnavailable, match="hubs/telemetry: no answer in 0 s"):

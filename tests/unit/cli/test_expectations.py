@@ -9,11 +9,11 @@ from rich.console import Console
 
 from busway import ROOT
 from busway_broker.config_file import load_config
+from cli.demo.demo import with_journal
 from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
 from cli.demo.fidelity import PAYMENT_LIFE
 from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
 from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
-from cli.demo.reconciliation import with_journal
 from cli.demo.report import print_report
 from cli.demo.sender import encoded
 from shared.amqp.values import Value, int_, long, string

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.template_file import read_templates
+from cli.demo.messages import read_templates
 from shared.amqp import values
 from shared.errors import ConfigError
 
