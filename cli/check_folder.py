@@ -15,11 +15,12 @@ from shared.errors import ConfigError
 from shared.printable import printable
 from shared.review import Severity, advice, largest_batch, review
 from shared.tasks.files import Configuration, load
-from shared.tasks.models import TaskFile
-from shared.tasks.routes import Route
+from shared.tasks.models import Source
+from shared.tasks.routes import Target
 
 _MOST_ROWS = 200
 _WIDEST = 10_000
+_NOTHING = "-"
 
 
 def check_folder(folder: Path, entities: Sequence[str], *, strict: bool, deploys: bool = False) -> bool:
@@ -49,69 +50,39 @@ def check_folder(folder: Path, entities: Sequence[str], *, strict: bool, deploys
 
 def _verdict(configuration: Configuration, warnings: int) -> str:
     tasks = len(configuration.tasks) + len(configuration.taps)
-    found = (
-        "no problems"
-        if not warnings
-        else "no errors, 1 warning"
-        if warnings == 1
-        else f"no errors, {warnings} warnings"
-    )
+    found = "no problems" if not warnings else f"no errors, {warnings} warning{'s' if warnings > 1 else ''}"
     return f"{tasks} {'task' if tasks == 1 else 'tasks'}: {found}"
 
 
 def print_tasks(configuration: Configuration, out: Console) -> None:
     """Print a table of the tasks, or lines if it is too large."""
-    table = _table(configuration)
-    # A frame of thousands of rows takes seconds, and one that does not fit breaks names inside words.
-    if (
-        table.row_count > _MOST_ROWS
-        or Measurement.get(out, out.options.update(width=_WIDEST), table).maximum > out.width
-    ):
-        for line in _lines(configuration):
-            print_wrapped(line)
-    else:
-        out.print(table)
-
-
-def _lines(configuration: Configuration) -> Iterator[str]:
-    """Yield a line for each task."""
-    for task in configuration.tasks:
-        source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
-        rejects = "" if task.rejects is None else f"; rejects {_rejects(task, configuration)}"
-        yield f"{task.task}: {source} {', '.join(_routes(task, configuration).splitlines())}{rejects}"
-    for tap in configuration.taps:
-        yield f"{tap.task}: {configuration.site(tap.source.connection)}/{tap.source.entity}"
-
-
-def _table(configuration: Configuration) -> Table:
     # A name that is cut or broken cannot be copied.
-    table = Table(*(Column(each, no_wrap=True) for each in ("task", "source", "routes", "rejects")))
+    table = Table(*(Column(heading, no_wrap=True) for heading in ("task", "source", "routes", "rejects")))
+    rows = list(_rows(configuration))
+    for row in rows:
+        table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in row))
+    # A frame of thousands of rows takes seconds, and one that does not fit breaks names inside words.
+    if len(rows) <= _MOST_ROWS and (
+        Measurement.get(out, out.options.update(width=_WIDEST), table).maximum <= out.width
+    ):
+        out.print(table)
+        return
+    for task, source, routes, rejects in rows:
+        more = "" if rejects == _NOTHING else f"; rejects {rejects}"
+        print_wrapped(f"{task}: {source} {', '.join(routes.splitlines())}{more}")
+
+
+def _rows(configuration: Configuration) -> Iterator[tuple[str, str, str, str]]:
+    def place(end: Source | Target) -> str:
+        return f"{configuration.site(end.connection)}/{end.entity}"
+
     for task in configuration.tasks:
-        rejects = _rejects(task, configuration)
-        source = f"{configuration.site(task.source.connection)}/{task.source.entity}"
-        _add(table, task.task, source, _routes(task, configuration), rejects)
+        routes = [
+            ("" if route.when is None else f"when {route.when} ") + f"→ {', '.join(map(place, route.targets))}"
+            for route in task.routes
+        ]
+        rejects = _NOTHING if task.rejects is None else place(task.rejects)
+        yield task.task, place(task.source), "\n".join(routes), rejects
     for tap in configuration.taps:
-        source = f"{configuration.site(tap.source.connection)}/{tap.source.entity}"
         how = "drained" if tap.tap.peek is None else "peeked"
-        _add(table, tap.task, source, f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", "-")
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    table.add_row(*("\n".join(map(printable, cell.split("\n"))) for cell in cells))
-
-
-def _routes(task: TaskFile, configuration: Configuration) -> str:
-    return "\n".join(f"{_condition(route)}→ {_targets(route, configuration)}" for route in task.routes)
-
-
-def _rejects(task: TaskFile, configuration: Configuration) -> str:
-    return "-" if task.rejects is None else f"{configuration.site(task.rejects.connection)}/{task.rejects.entity}"
-
-
-def _condition(route: Route) -> str:
-    return "" if route.when is None else f"when {route.when} "
-
-
-def _targets(route: Route, configuration: Configuration) -> str:
-    return ", ".join(f"{configuration.site(target.connection)}/{target.entity}" for target in route.targets)
+        yield tap.task, place(tap.source), f"{how} for the journal of {tap.tap.of}, {tap.tap.side}", _NOTHING

@@ -41,10 +41,6 @@ AdminAddresses = Annotated[
         "port 5300 for a connection string with port 5672, 5301 for 5673 and so on.",
     ),
 ]
-Authority = Annotated[
-    Path | None,
-    typer.Option("--admin-ca", help="The busway-ca.pem of `busway broker --admin-tls`, for addresses with https."),
-]
 Connections = Annotated[
     list[str] | None,
     typer.Argument(help="Connections whose namespaces are compared. [default: all]"),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Connections, Folder, Prune, Yes
+from cli.options import AdminAddresses, Connections, Folder, Prune, Yes
 
 _CANCELLED = 130
 
@@ -14,7 +14,6 @@ def apply(
     connections: Connections = None,
     config: Folder = Path("config"),
     admin: AdminAddresses = None,
-    admin_ca: Authority = None,
     prune: Prune = False,
     yes: Yes = False,
 ) -> None:
@@ -41,7 +40,7 @@ def apply(
     from cli.topology.sites import Access
 
     configuration, needs = load_needs(config, connections or [])
-    access = Access.of(admin or [], admin_ca, configuration.connections)
+    access = Access.of(admin or [], configuration.connections)
     found = make_plan(configuration, needs, access)
     print_plan(found, prune=prune)
     if not found.steps and not (prune and found.extras):

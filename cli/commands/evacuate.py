@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Folder, Rate, UnclearChoice, Wait, Yes
+from cli.options import AdminAddresses, Folder, Rate, UnclearChoice, Wait, Yes
 from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
 
 
@@ -29,7 +29,6 @@ def evacuate(
     unclear: UnclearChoice = Unclear.LEAVE,
     wait: Wait = PATIENCE_SECONDS,
     admin: AdminAddresses = None,
-    authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -55,7 +54,7 @@ def evacuate(
     from shared.tasks.files import load
 
     configuration = load(config)
-    access = Access.of(admin or [], authority, configuration.connections)
+    access = Access.of(admin or [], configuration.connections)
     pairs = pairs_of(source, to, configuration, access, asyncio.run(pauses_of(configuration, os.environ)))
     moving = (
         report.evacuate(pairs, configuration, access, Options(rate, unclear, wait))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Folder
+from cli.options import AdminAddresses, Folder
 from shared.errors import ConfigError, Problem
 
 
@@ -15,7 +15,6 @@ def export(
     config: Folder = Path("config"),
     output: Annotated[Path | None, typer.Option(help="Write this file. [default: standard output]")] = None,
     admin: AdminAddresses = None,
-    admin_ca: Authority = None,
 ) -> None:
     """
     Print what a Service Bus namespace has as Config.json, the format of Microsoft's emulators.
@@ -46,7 +45,7 @@ def export(
     needed = None
     if found.end.has_hubs:
         needed = needs_of(load(config), read_topology(config)).namespaces[found.key]
-    namespace = read_site(connection, found, Access.of(admin or [], admin_ca, connections), needed)
+    namespace = read_site(connection, found, Access.of(admin or [], connections), needed)
     document = document_of(namespace)
     print_problems(f"{connection} {line}, which a Config.json cannot hold" for line in not_in_a_file(namespace))
     if output is None:

@@ -197,7 +197,7 @@ def resend(
     place = _place(context, entity, configuration)
     routing = routing_of(place, configuration, to, "use --to")
     if new_ids is None:
-        access = Access.of(admin or [], None, configuration.connections)
+        access = Access.of(admin or [], configuration.connections)
         routing = guarded(routing, window_by_administration(configuration, access), datetime.now(UTC))
     edits = edits_of(set_ or [], remove or [], editors, configuration, os.environ, new_ids=bool(new_ids))
     resending = resend_letters(

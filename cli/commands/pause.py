@@ -1,13 +1,12 @@
 """`busway pause` and `busway resume`."""
 
 import getpass
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Folder, Yes
+from cli.options import AdminAddresses, Folder, Yes
 
 if TYPE_CHECKING:
     from cli.pause.steering import Steering
@@ -48,7 +47,6 @@ def pause(
     close_source: CloseSource = False,
     yes: Yes = False,
     admin: AdminAddresses = None,
-    authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -77,7 +75,9 @@ def pause(
             return True
         return not await steering.pause(by or getpass.getuser(), reason, wait)
 
-    code = _steer(tasks, config, pause_task, admin, authority, uses_source=close_source, closes=close_source, yes=yes)
+    from cli.pause.tasks import steer
+
+    code = steer(tasks, config, pause_task, admin or [], uses_source=close_source, closes=close_source, yes=yes)
     if yes and not close_source:
         typer.echo("\nFor more than some minutes, switch them off: that restarts the app, and costs nothing.")
         _print_switches(tasks, config, is_pause=True)
@@ -90,7 +90,6 @@ def resume(
     az: Az = False,
     yes: Yes = False,
     admin: AdminAddresses = None,
-    authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -107,7 +106,9 @@ def resume(
         await (steering.resume() if yes else steering.show_resume())
         return True
 
-    raise typer.Exit(_steer(tasks, config, resume_task, admin, authority, uses_source=True, yes=yes))
+    from cli.pause.tasks import steer
+
+    raise typer.Exit(steer(tasks, config, resume_task, admin or [], uses_source=True, yes=yes))
 
 
 def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
@@ -117,29 +118,3 @@ def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
 
     for command in az_commands(tasks_named(tasks, load(config)), is_pause=is_pause):
         typer.echo(command)
-
-
-def _steer(
-    tasks: list[str],
-    config: Path,
-    work: "Callable[[Steering], Awaitable[bool]]",
-    admin: list[str] | None,
-    authority: Path | None,
-    *,
-    uses_source: bool,
-    closes: bool = False,
-    yes: bool,
-) -> int:
-    from cli.output import print_only_shown
-    from cli.pause.tasks import steer
-    from cli.tasks import tasks_named
-    from cli.topology.sites import Access
-    from shared.tasks.files import load
-
-    configuration = load(config)
-    files = tasks_named(tasks, configuration)
-    access = Access.of(admin or [], authority, configuration.connections)
-    code = steer(configuration, files, access, work, uses_source=uses_source, closes=closes)
-    if not yes:
-        print_only_shown()
-    return code

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Authority, Connections, Folder, Prune
+from cli.options import AdminAddresses, Connections, Folder, Prune
 
 
 def plan(
@@ -13,7 +13,6 @@ def plan(
     connections: Connections = None,
     config: Folder = Path("config"),
     admin: AdminAddresses = None,
-    admin_ca: Authority = None,
     entities: Annotated[
         list[str] | None,
         typer.Option(
@@ -79,7 +78,7 @@ def plan(
 
     from cli.topology.plan_text import document_of, exit_code, print_az, print_plan
 
-    access = Access.of(admin or [], admin_ca, configuration.connections)
+    access = Access.of(admin or [], configuration.connections)
     found = make_plan(configuration, needs, access, entities or [])
     if as_json:
         typer.echo(document_of(found))

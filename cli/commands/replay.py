@@ -107,7 +107,7 @@ def replay(
             plan.write()
             is_complete = asyncio.run(report.replay(plan, file, configuration, config, rate))
         else:
-            access = Access.of(admin or [], None, configuration.connections)
+            access = Access.of(admin or [], configuration.connections)
             is_complete = asyncio.run(report.show(plan, file, configuration, config, access))
             print_only_shown()
     if not is_complete:

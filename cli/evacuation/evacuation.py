@@ -18,6 +18,7 @@ from cli.evacuation.sessions import Sessions
 from cli.evacuation.survey import Share, Survey, already_scheduled, survey
 from cli.evacuation.targets import TargetReceivers
 from cli.letters.ledger_file import LedgerFile, ledger_of
+from cli.progress import progress
 from shared.errors import BuswayError
 from shared.protocols import Output
 from shared.resend.ledger import Ledger
@@ -29,8 +30,6 @@ from shared.resend.receiver import Receiver
 from shared.resend.run import Result, Run
 from shared.resend.source import OpenSource, Source
 from shared.tasks.files import Configuration
-
-type Progress = Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]
 
 
 @dataclass
@@ -72,7 +71,6 @@ class Evacuation:
         options: Options,
         *,
         folder: Path,
-        progress: Progress,
     ) -> None:
         """Keep the ledgers in *folder*."""
         self.result = EvacuationResult()
@@ -80,7 +78,6 @@ class Evacuation:
         self._configuration = configuration
         self._settings = settings
         self._options = options
-        self._progress = progress
         self._folder = folder
         self._run: Run | None = None
         self._stopping = asyncio.Event()
@@ -162,7 +159,7 @@ class Evacuation:
             elif share is Share.ACTIVE:
                 delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
                 if by_session:
-                    open_source = partial(sessions.opened, make=_itself)
+                    open_source = partial(sessions.opened, make=lambda receiver: receiver)
             else:
                 delivery = PlacementDelivery(
                     self._pair,
@@ -174,9 +171,9 @@ class Evacuation:
                     patience=self._options.patience,
                 )
                 if share is Share.DEFERRED:
-                    make = partial(_deferred, wanted=wanted)
-                    open_source = partial(sessions.opened if by_session else self._opened_whole, make=make)
-            advance = stack.enter_context(self._progress(f"{share} moved", len(wanted)))
+                    open_deferred = sessions.opened if by_session else self._opened_whole
+                    open_source = partial(open_deferred, make=lambda receiver: DeferredSource(receiver, wanted))
+            advance = stack.enter_context(progress(f"{share} moved", len(wanted)))
             self._run = Run(
                 open_source,
                 delivery,
@@ -214,11 +211,3 @@ class Evacuation:
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), max(seconds, 1.0))
-
-
-def _itself(receiver: Receiver) -> Source:
-    return receiver
-
-
-def _deferred(receiver: Receiver, wanted: Mapping[str, str | None]) -> Source:
-    return DeferredSource(receiver, wanted)

@@ -18,7 +18,6 @@ from cli.evacuation.survey import Share, Survey, survey
 from cli.evacuation.verdicts import verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_left
 from cli.output import print_counts
-from cli.progress import progress
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
 from cli.topology.sites import Access, open_client
@@ -106,7 +105,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
                         _print_problems(pair)
                         results.append(False)
                         continue
-                    evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER, progress=progress)
+                    evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
                     lifted = (
                         contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration, access)
                     )

@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 
 from cli.first_hour.steps import STEPS, NotTried, Scene, Step
 from cli.first_hour.way import Way, obstacle
-from cli.options import AdminAddresses, Authority, Folder
+from cli.options import AdminAddresses, Folder
 from cli.output import print_problems, problems_of
 from cli.places import line_of
 from cli.signals import run_until_signalled
@@ -42,7 +42,6 @@ def first_hour(
         float, typer.Option(min=0.01, help="Seconds of a minute; fewer than 60 only try the script.")
     ] = 60.0,
     admin: AdminAddresses = None,
-    authority: Authority = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -56,7 +55,7 @@ def first_hour(
     # What fails is in the answers.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(config)
-    access = Access.of(admin or [], authority, configuration.connections)
+    access = Access.of(admin or [], configuration.connections)
     scene = Scene(
         configuration, config, access, _ways(configuration, task or [], access), resource_group, name, minute, messages
     )

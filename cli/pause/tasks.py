@@ -4,19 +4,21 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import typer
 
-from cli.output import print_problems, problems_of
+from cli.output import print_only_shown, print_problems, problems_of
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
 from cli.signals import run_until_signalled
 from cli.silence import waits_for
+from cli.tasks import tasks_named
 from cli.topology.sites import Access
 from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
-from shared.tasks.files import Configuration
+from shared.tasks.files import Configuration, load
 from shared.tasks.journal_models import TapFile
 from shared.tasks.models import TaskFile
 from shared.tasks.switches import switch_of
@@ -25,19 +27,24 @@ _CANCELLED = 130
 
 
 def steer(
-    configuration: Configuration,
-    files: Sequence[TaskFile],
-    access: Access,
+    tasks: Sequence[str],
+    folder: Path,
     work: Callable[[Steering], Awaitable[bool]],
+    admin: Sequence[str],
     *,
     uses_source: bool,
     closes: bool = False,
+    yes: bool,
 ) -> int:
     """
     Do *work* with each task, and print its steps; return the exit code. Raises ConfigError.
 
-    With *uses_source* the work is also on the status of the queue or subscription, which it *closes* or opens again.
+    With *uses_source* the work is also on the status of the queue or subscription, which it *closes* or opens again;
+    without *yes* it only shows what it would do.
     """
+    configuration = load(folder)
+    files = tasks_named(tasks, configuration)
+    access = Access.of(admin, configuration.connections)
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     waits_for("the storage of the status")
     _check(configuration, files, closes=closes)
@@ -45,6 +52,8 @@ def steer(
     if results is None:
         print_problems(["Interrupted. Run the command again for the rest, or `busway resume` to undo it."])
         return _CANCELLED
+    if not yes:
+        print_only_shown()
     return 0 if all(results) else 1
 
 

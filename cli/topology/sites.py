@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cli.entities import entities_files
@@ -42,11 +41,10 @@ class Access:
 
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Administration address by alias, for a namespace that is not where its setting says."""
-    authority: Path | None = None
     settings: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     @classmethod
-    def of(cls, options: Iterable[str], authority: Path | None, connections: Mapping[str, Connection]) -> "Access":
+    def of(cls, options: Iterable[str], connections: Mapping[str, Connection]) -> "Access":
         """Return the access that ALIAS=ADDRESS options give; raises ConfigError."""
         addresses = {}
         problems = []
@@ -56,19 +54,15 @@ class Access:
                 expected = f"CONNECTION=ADDRESS with one of {', '.join(connections) or 'none'}"
                 problems.append(Problem(f"--admin {option}", "names no connection", expected))
             addresses[alias] = address
-        if authority is not None and not authority.is_file():
-            problems.append(Problem(f"--admin-ca {authority}", "is not a file", "busway broker --admin-tls writes it"))
         if problems:
             raise ConfigError(problems)
-        return cls(addresses, authority)
+        return cls(addresses)
 
 
 def open_client(alias: str, connection: Connection, access: Access) -> "ServiceBusAdministrationClient":
     """Return the administration client of a Service Bus namespace; raises ConfigError."""
     setting = required_setting(connection.setting, alias)
-    authority = None if access.authority is None else str(access.authority)
-    address = access.addresses.get(alias)
-    return administration_client(setting, access.settings, address=address, authority=authority)
+    return administration_client(setting, access.settings, address=access.addresses.get(alias))
 
 
 def read_site(

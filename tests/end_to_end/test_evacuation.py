@@ -375,7 +375,7 @@ def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
     monkeypatch.chdir(site.folder)
     configuration = load(site.folder)
     access = Access.of(
-        [admin_option.removeprefix("--admin=") for admin_option in site.admin_options], None, configuration.connections
+        [admin_option.removeprefix("--admin=") for admin_option in site.admin_options], configuration.connections
     )
     file = TaskFile.model_validate(
         {

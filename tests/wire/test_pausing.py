@@ -47,7 +47,7 @@ class Site:
         self.clock = ManualClock(START)
         self.container = ContainerInMemory(self.clock)
         self.store = StatusStore(self.container)
-        access = Access({"west": admin.address("west")}, None, settings)
+        access = Access({"west": admin.address("west")}, settings)
         self.entity = Entity(source, Connection(kind="service-bus", setting="WEST"), access)
         self.said: list[str] = []
         self.at: dict[float, Callable[[], None]] = {}

@@ -122,6 +122,16 @@ def test_a_namespace_that_may_not_be_read_does_not_hide_the_other(pair: Pair) ->
     assert "w" * 40 not in result.output
 
 
+def test_an_administration_with_https_is_trusted_by_the_certificate_in_ssl_cert_file(
+    pair: Pair, tmp_path: Path
+) -> None:
+    with RunningAdmin(pair.broker, tmp_path / "tls") as admin:
+        options = [*pair.options[:2], "--admin", f"west={admin.address('west')}"]
+        for settings, code in (({}, 1), ({"SSL_CERT_FILE": str(admin.authority)}, 3)):
+            result = CliRunner(env={**pair.settings, **settings}).invoke(app, ["plan", "west", *options])
+            assert result.exit_code == code, result.output
+
+
 def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_path: Path) -> None:
     target = tmp_path / "emulators"
     result = pair.run("plan", "--config-json", str(target))

@@ -76,13 +76,13 @@ class _PlainAioTransport(AioHttpTransport):  # type: ignore[misc]  # as above
 
 
 def administration_client(
-    setting: str, settings: Mapping[str, str], *, address: str | None = None, authority: str | None = None
+    setting: str, settings: Mapping[str, str], *, address: str | None = None
 ) -> ServiceBusAdministrationClient:
     """
     Return a client for the namespace that an app setting names; raises ConfigError.
 
-    *address* replaces that of the setting, such as http://localhost:5300; *authority* is the file with the certificate
-    that an https address of this machine is trusted by.
+    *address* replaces that of the setting, such as http://localhost:5300. SSL_CERT_FILE names the certificate that an
+    https address of this machine is trusted by, as for messages.
     """
     namespace = Namespace.of(setting, settings)
     options: dict[str, Any] = {
@@ -93,7 +93,8 @@ def administration_client(
         "connection_timeout": _CONNECT_SECONDS,
         "read_timeout": _ANSWER_SECONDS,
     }
-    if authority is not None:
+    authority = settings.get("SSL_CERT_FILE")
+    if authority:
         options["connection_verify"] = authority
     text = namespace.connection_string
     if text is None:
