@@ -27,16 +27,13 @@ from shared.tasks.files import Configuration, load
 LOGS = Path("build/start")
 STORAGE = Path(".azurite")
 _AZURITE_PORTS = (10000, 10001, 10002)
+_SITES_OF_THE_REPOSITORY = [ROOT / "infra/emulators/west.json", ROOT / "infra/emulators/east.json"]
 
 
-def run_local_app(folder: Path, configs: Sequence[Path], port: int) -> None:
-    """
-    Run everything until a signal; without *configs*, those of the folder or else of the repository.
-
-    Raises ConfigError, ChildFailed.
-    """
+def run_local_app(folder: Path, port: int) -> None:
+    """Run everything until a signal; raises ConfigError, ChildFailed."""
     configuration = load(folder)
-    namespaces = _namespaces(folder, configuration, configs or beside(folder) or _sites_of_the_repository())
+    namespaces = _namespaces(folder, configuration, beside(folder) or _SITES_OF_THE_REPOSITORY)
     _check(folder, configuration, namespaces)
     _check_ports(port, len(set(namespaces.values())))
     with free_folder(LOGS) as logs:
@@ -56,10 +53,6 @@ def replaced_settings(configuration: Configuration) -> Replacements:
         topics={key: names for key, names in records.items() if key not in environment},
         webhooks={key: names for key, names in configuration.webhooks().items() if key not in environment},
     )
-
-
-def _sites_of_the_repository() -> list[Path]:
-    return [ROOT / "infra/emulators/west.json", ROOT / "infra/emulators/east.json"]
 
 
 def _check(folder: Path, configuration: Configuration, namespaces: Mapping[str, Path]) -> None:

@@ -32,15 +32,6 @@ Wait = Annotated[
     float,
     typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
 ]
-AdminAddresses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--admin",
-        metavar="CONNECTION=ADDRESS",
-        help="Administration address of a local namespace, as `busway broker` prints it; may be repeated. By default "
-        "port 5300 for a connection string with port 5672, 5301 for 5673 and so on.",
-    ),
-]
 Connections = Annotated[
     list[str] | None,
     typer.Argument(help="Connections whose namespaces are compared. [default: all]"),

@@ -16,6 +16,7 @@ from typing import Any, Self
 import yaml
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode, ServiceBusReceiver
+from azure.servicebus.management import ServiceBusAdministrationClient
 from typer.testing import CliRunner, Result
 
 from busway import PACKAGES
@@ -26,6 +27,7 @@ from busway_broker.core.namespace import Namespace
 from busway_broker.thread import RunningBroker
 from cli.main import app
 from shared.clock import Clock
+from shared.ends.service_bus.administration import administration_client
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.rules import Rule, parse_action, parse_filter
@@ -249,6 +251,10 @@ class Site:
                 assert more, f"{path}: {len(messages)} of {count} arrived"
                 messages += more
         return messages
+
+    def administrator(self, site: str) -> ServiceBusAdministrationClient:
+        """Return a client for the administration of a namespace; it needs *has_admin*."""
+        return administration_client(site.upper(), self.settings)
 
     # What the broker has
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from cli.options import AdminAddresses, Connections, Folder, Prune, Yes
+from cli.options import Connections, Folder, Prune, Yes
 
 _CANCELLED = 130
 
@@ -13,7 +13,6 @@ def apply(
     *,
     connections: Connections = None,
     config: Folder = Path("config"),
-    admin: AdminAddresses = None,
     prune: Prune = False,
     yes: Yes = False,
 ) -> None:
@@ -37,11 +36,9 @@ def apply(
     from cli.topology.application import Application
     from cli.topology.plan import load_needs, make_plan
     from cli.topology.plan_text import exit_code, print_plan
-    from cli.topology.sites import Access
 
     configuration, needs = load_needs(config, connections or [])
-    access = Access.of(admin or [], configuration.connections)
-    found = make_plan(configuration, needs, access)
+    found = make_plan(configuration, needs)
     print_plan(found, prune=prune)
     if not found.steps and not (prune and found.extras):
         raise typer.Exit(found.exit_code)
@@ -49,13 +46,13 @@ def apply(
         print_only_shown()
         raise typer.Exit(exit_code(found, prune=prune))
     typer.echo("")
-    application = Application(found, access, prune=prune)
+    application = Application(found, prune=prune)
     try:
         application.run()
     except KeyboardInterrupt:
         typer.echo(f"Cancelled after {application.counts}. Run the command again for the rest.", err=True)
         raise typer.Exit(_CANCELLED) from None
-    left = make_plan(configuration, needs, access)
+    left = make_plan(configuration, needs)
     typer.echo(f"\n{application.summary(left)}")
     if application.failed or application.skipped or left.has_errors or left.steps:
         raise typer.Exit(1)

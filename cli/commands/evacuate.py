@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Folder, Rate, UnclearChoice, Wait, Yes
+from cli.options import Folder, Rate, UnclearChoice, Wait, Yes
 from shared.resend.options import PATIENCE_SECONDS, Options, Unclear
 
 
@@ -28,7 +28,6 @@ def evacuate(
     rate: Rate = None,
     unclear: UnclearChoice = Unclear.LEAVE,
     wait: Wait = PATIENCE_SECONDS,
-    admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -50,14 +49,12 @@ def evacuate(
     from cli.evacuation.pairs import pairs_of
     from cli.evacuation.pauses import pauses_of
     from cli.output import print_only_shown
-    from cli.topology.sites import Access
     from shared.tasks.files import load
 
     configuration = load(config)
-    access = Access.of(admin or [], configuration.connections)
-    pairs = pairs_of(source, to, configuration, access, asyncio.run(pauses_of(configuration, os.environ)))
+    pairs = pairs_of(source, to, configuration, asyncio.run(pauses_of(configuration, os.environ)))
     moving = (
-        report.evacuate(pairs, configuration, access, Options(rate, unclear, wait))
+        report.evacuate(pairs, configuration, Options(rate, unclear, wait))
         if yes
         else report.show(pairs, configuration, rate)
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Folder
+from cli.options import Folder
 from shared.errors import ConfigError, Problem
 
 
@@ -14,7 +14,6 @@ def export(
     *,
     config: Folder = Path("config"),
     output: Annotated[Path | None, typer.Option(help="Write this file. [default: standard output]")] = None,
-    admin: AdminAddresses = None,
 ) -> None:
     """
     Print what a Service Bus namespace has as Config.json, the format of Microsoft's emulators.
@@ -32,7 +31,7 @@ def export(
     from cli.output import print_problems
     from cli.topology.config_json import document_of, not_in_a_file
     from cli.topology.needs import needs_of
-    from cli.topology.sites import Access, read_site
+    from cli.topology.sites import read_site
     from cli.topology.topology_file import read_topology
     from shared.tasks.files import load, load_connections
 
@@ -45,7 +44,7 @@ def export(
     needed = None
     if found.end.has_hubs:
         needed = needs_of(load(config), read_topology(config)).namespaces[found.key]
-    namespace = read_site(connection, found, Access.of(admin or [], connections), needed)
+    namespace = read_site(connection, found, needed)
     document = document_of(namespace)
     print_problems(f"{connection} {line}, which a Config.json cannot hold" for line in not_in_a_file(namespace))
     if output is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Folder, OlderThan, Rate, UnclearChoice, Wait, Where, Yes
+from cli.options import Folder, OlderThan, Rate, UnclearChoice, Wait, Where, Yes
 from shared.errors import ConfigError, Problem
 from shared.resend.options import PATIENCE_SECONDS, Unclear
 
@@ -150,7 +150,6 @@ def resend(
             show_default=False,
         ),
     ] = None,
-    admin: AdminAddresses = None,
     rate: Rate = None,
     unclear: UnclearChoice = Unclear.LEAVE,
     wait: Wait = PATIENCE_SECONDS,
@@ -185,7 +184,6 @@ def resend(
     from cli.letters.edits import edits_of, window_by_administration
     from cli.letters.resend import resend as resend_letters
     from cli.letters.selection import selection
-    from cli.topology.sites import Access
     from shared.resend.options import Options
     from shared.resend.places import Scene
     from shared.resend.routing import guarded, routing_of
@@ -197,8 +195,7 @@ def resend(
     place = _place(context, entity, configuration)
     routing = routing_of(place, configuration, to, "use --to")
     if new_ids is None:
-        access = Access.of(admin or [], configuration.connections)
-        routing = guarded(routing, window_by_administration(configuration, access), datetime.now(UTC))
+        routing = guarded(routing, window_by_administration(configuration), datetime.now(UTC))
     edits = edits_of(set_ or [], remove or [], editors, configuration, os.environ, new_ids=bool(new_ids))
     resending = resend_letters(
         Scene(place, configuration, os.environ),

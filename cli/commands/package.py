@@ -9,13 +9,10 @@ from cli.options import Folder
 
 
 def package(
-    out: Annotated[Path, typer.Option(help="The folder of the app; one from an earlier run is replaced.")] = Path(
-        "build/app"
-    ),
-    infra: Annotated[Path, typer.Option(help="The folder of the templates, likewise.")] = Path("build/infra"),
-    nightly: Annotated[Path, typer.Option(help="The folder of the nightly job's image, likewise.")] = Path(
-        "build/nightly"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder of the app, with `infra` and `nightly` beside it. Earlier ones are replaced."),
+    ] = Path("build/app"),
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -34,4 +31,4 @@ def package(
     """
     from cli.project.app_folder import write_package
 
-    write_package(config, out, infra, nightly)
+    write_package(config, out)

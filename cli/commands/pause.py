@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Folder, Yes
+from cli.options import Folder, Yes
 
 if TYPE_CHECKING:
     from cli.pause.steering import Steering
@@ -46,7 +46,6 @@ def pause(
     az: Az = False,
     close_source: CloseSource = False,
     yes: Yes = False,
-    admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -77,7 +76,7 @@ def pause(
 
     from cli.pause.tasks import steer
 
-    code = steer(tasks, config, pause_task, admin or [], uses_source=close_source, closes=close_source, yes=yes)
+    code = steer(tasks, config, pause_task, uses_source=close_source, closes=close_source, yes=yes)
     if yes and not close_source:
         typer.echo("\nFor more than some minutes, switch them off: that restarts the app, and costs nothing.")
         _print_switches(tasks, config, is_pause=True)
@@ -89,7 +88,6 @@ def resume(
     *,
     az: Az = False,
     yes: Yes = False,
-    admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -108,7 +106,7 @@ def resume(
 
     from cli.pause.tasks import steer
 
-    raise typer.Exit(steer(tasks, config, resume_task, admin or [], uses_source=True, yes=yes))
+    raise typer.Exit(steer(tasks, config, resume_task, uses_source=True, yes=yes))
 
 
 def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Connections, Folder, Prune
+from cli.options import Connections, Folder, Prune
 
 
 def plan(
     *,
     connections: Connections = None,
     config: Folder = Path("config"),
-    admin: AdminAddresses = None,
     entities: Annotated[
         list[str] | None,
         typer.Option(
@@ -61,7 +60,6 @@ def plan(
         raise typer.BadParameter(f"choose one of {', '.join(chosen)}")
 
     from cli.topology.plan import load_needs, make_plan
-    from cli.topology.sites import Access
 
     configuration, needs = load_needs(config, connections or [])
     if config_json is not None:
@@ -78,8 +76,7 @@ def plan(
 
     from cli.topology.plan_text import document_of, exit_code, print_az, print_plan
 
-    access = Access.of(admin or [], configuration.connections)
-    found = make_plan(configuration, needs, access, entities or [])
+    found = make_plan(configuration, needs, entities or [])
     if as_json:
         typer.echo(document_of(found))
     elif as_az:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import AdminAddresses, Folder, Rate, Yes
+from cli.options import Folder, Rate, Yes
 
 
 def replay(
@@ -56,7 +56,6 @@ def replay(
     rate: Rate = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the replay that was interrupted.")] = False,
     yes: Yes = False,
-    admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -79,7 +78,6 @@ def replay(
     from cli.replay import report
     from cli.replay.plan import check_finished, lock_of, new_plan, resumed_plan
     from cli.tasks import single_task
-    from cli.topology.sites import Access
     from shared.tasks.files import load
 
     configuration = load(config)
@@ -107,8 +105,7 @@ def replay(
             plan.write()
             is_complete = asyncio.run(report.replay(plan, file, configuration, config, rate))
         else:
-            access = Access.of(admin or [], configuration.connections)
-            is_complete = asyncio.run(report.show(plan, file, configuration, config, access))
+            is_complete = asyncio.run(report.show(plan, file, configuration, config))
             print_only_shown()
     if not is_complete:
         raise typer.Exit(1)

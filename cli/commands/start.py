@@ -13,22 +13,15 @@ def start(
             envvar="BUSWAY_CONFIG", help="The folder with connections.yaml, tasks/ and, for the broker, entities/."
         ),
     ] = Path("config"),
-    config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Config.json of a namespace, named after its connection; may be repeated. "
-            "[default: those in FOLDER/entities, else infra/emulators/west.json and east.json]"
-        ),
-    ] = None,
     port: Annotated[int, typer.Option(help="Port of the first namespace; 0 picks free ports everywhere.")] = 5672,
 ) -> None:
     """
     Run Azurite, the broker and the Functions host until you press Ctrl-C.
 
     FOLDER/entities holds one Config.json for each connection, in the format of Microsoft's emulators and named after
-    the connection: west.json is the namespace of the connection `west`. The host finds that namespace in the app
-    setting that connections.yaml gives for `west`. The namespaces listen on ports 5672, 5673 and so on, in the order of
-    their names.
+    the connection: west.json is the namespace of the connection `west`. Without any, those of Busway's own tasks run.
+    The host finds that namespace in the app setting that connections.yaml gives for `west`. The namespaces listen on
+    ports 5672, 5673 and so on, in the order of their names.
 
     The function app is the one in the current folder, or else that of Busway itself. Logs go to build/start, and so do
     the app settings for another terminal: `. build/start/settings`. Azurite stores its data in .azurite. A second one
@@ -39,4 +32,4 @@ def start(
     """
     from cli.local_app import run_local_app
 
-    run_local_app(folder, config or [], port)
+    run_local_app(folder, port)

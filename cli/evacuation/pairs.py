@@ -16,7 +16,7 @@ from azure.servicebus.management import (
 
 from cli.evacuation.pauses import Pause, Pauses, pause_of
 from cli.silence import waits_for
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import queue_or_topic, translating
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination, Place, check_end, place_at
@@ -71,7 +71,7 @@ class Pair:
         return f"{self.source} → {self.target}"
 
 
-def pairs_of(source: str, target: str, configuration: Configuration, access: Access, pauses: Pauses) -> list[Pair]:
+def pairs_of(source: str, target: str, configuration: Configuration, pauses: Pauses) -> list[Pair]:
     """Return what CONNECTION or CONNECTION/ENTITY in *source* and *target* name; raises BuswayError."""
     start = time.monotonic()
     source_alias, _, path = source.partition("/")
@@ -82,8 +82,8 @@ def pairs_of(source: str, target: str, configuration: Configuration, access: Acc
     _check(source, source_alias, configuration)
     _check(f"--to {target}", target_alias, configuration)
     with (
-        open_client(source_alias, configuration.connections[source_alias], access) as source_client,
-        open_client(target_alias, configuration.connections[target_alias], access) as target_client,
+        open_client(source_alias, configuration.connections[source_alias]) as source_client,
+        open_client(target_alias, configuration.connections[target_alias]) as target_client,
     ):
         ends = _End(source_alias, source_client, configuration), _End(target_alias, target_client, configuration)
         found = list(ends[0].entities(path))

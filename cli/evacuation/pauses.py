@@ -7,7 +7,6 @@ from typing import NamedTuple
 from cli.output import print_problems
 from cli.pause.entity import PAUSED_FORMS, Entity
 from cli.pause.tasks import az_commands
-from cli.topology.sites import Access
 from shared.assembly.status import open_store, store_problem
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.resend.places import Place
@@ -26,13 +25,13 @@ class Pause(NamedTuple):
         return self.before is not None and PAUSED_FORMS.get(self.before) == status
 
     @contextlib.contextmanager
-    def lifted(self, configuration: Configuration, access: Access) -> Iterator[None]:
+    def lifted(self, configuration: Configuration) -> Iterator[None]:
         """Give the source the status that it had before, and afterwards that of the pause."""
         if self.before not in PAUSED_FORMS:
             yield
             return
         source = self.file.source
-        entity = Entity(source, configuration.connections[source.connection], access)
+        entity = Entity(source, configuration.connections[source.connection])
         entity.change(PAUSED_FORMS[self.before], self.before)
         try:
             yield

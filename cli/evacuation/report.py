@@ -20,7 +20,7 @@ from cli.letters.report import print_end, print_left
 from cli.output import print_counts
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
 from shared.printable import printable
@@ -84,7 +84,7 @@ def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator
             yield f"the task {task.task} receives from {pair.source} too: stop the app, or it takes some of them"
 
 
-async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: Access, options: Options) -> bool:
+async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options: Options) -> bool:
     """Move the messages, and print what happened; return whether nothing is left."""
     results: list[bool] = []
     async with closing_outputs(configuration, os.environ) as outputs:
@@ -92,7 +92,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
             # Without anything to move, no rule is touched.
             found = {pair.source: await survey(pair, os.environ) for pair in some if topic is not None}
             is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
-            with _gate(topic, configuration, access, closes=not is_idle):
+            with _gate(topic, configuration, closes=not is_idle):
                 for pair in some:
                     if is_idle:
                         left = found[pair.source].left
@@ -106,9 +106,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, access: 
                         results.append(False)
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
-                    lifted = (
-                        contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration, access)
-                    )
+                    lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
                     with lifted, stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
@@ -145,11 +143,11 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
 
 
 @contextlib.contextmanager
-def _gate(topic: Destination | None, configuration: Configuration, access: Access, *, closes: bool) -> Iterator[None]:
+def _gate(topic: Destination | None, configuration: Configuration, *, closes: bool) -> Iterator[None]:
     if topic is None:
         yield
         return
-    with open_client(topic.alias, configuration.connections[topic.alias], access) as client:
+    with open_client(topic.alias, configuration.connections[topic.alias]) as client:
         gate = Gate(topic, client, FOLDER)
         try:
             if closes:

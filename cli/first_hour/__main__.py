@@ -12,12 +12,11 @@ from azure.core.exceptions import AzureError
 
 from cli.first_hour.steps import STEPS, NotTried, Scene, Step
 from cli.first_hour.way import Way, obstacle
-from cli.options import AdminAddresses, Folder
+from cli.options import Folder
 from cli.output import print_problems, problems_of
 from cli.places import line_of
 from cli.signals import run_until_signalled
 from cli.tasks import tasks_named
-from cli.topology.sites import Access
 from cli.version import build
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused
 from shared.printable import printable
@@ -41,7 +40,6 @@ def first_hour(
     minute: Annotated[
         float, typer.Option(min=0.01, help="Seconds of a minute; fewer than 60 only try the script.")
     ] = 60.0,
-    admin: AdminAddresses = None,
     config: Folder = Path("config"),
 ) -> None:
     """
@@ -55,10 +53,7 @@ def first_hour(
     # What fails is in the answers.
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(config)
-    access = Access.of(admin or [], configuration.connections)
-    scene = Scene(
-        configuration, config, access, _ways(configuration, task or [], access), resource_group, name, minute, messages
-    )
+    scene = Scene(configuration, config, _ways(configuration, task or []), resource_group, name, minute, messages)
     typer.echo(
         f"busway {build()} on {'Azure' if resource_group else 'this machine'}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     )
@@ -92,7 +87,7 @@ async def _answer(step: Step, scene: Scene) -> tuple[str, list[str]]:
     return AS_EXPECTED if found.is_expected else NOT_AS_EXPECTED, [*found.lines]
 
 
-def _ways(configuration: Configuration, names: list[str], access: Access) -> list[Way]:
+def _ways(configuration: Configuration, names: list[str]) -> list[Way]:
     """Return the ways of a task with sessions and of one without; raises ConfigError for a named one that has none."""
     tasks = tasks_named(names, configuration, "--task") or configuration.tasks
     obstacles = {task.task: obstacle(configuration, task) for task in tasks}
@@ -100,7 +95,7 @@ def _ways(configuration: Configuration, names: list[str], access: Access) -> lis
         raise ConfigError([Problem("--task", text) for text in obstacles.values() if text is not None])
     usable = [task for task in tasks if obstacles[task.task] is None]
     chosen = {bool(task.source.sessions): task for task in reversed(usable)}
-    return [Way(configuration, chosen[kind], access) for kind in (True, False) if kind in chosen]
+    return [Way(configuration, chosen[kind]) for kind in (True, False) if kind in chosen]
 
 
 def public(text: str) -> str:

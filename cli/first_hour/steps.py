@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from cli.first_hour.way import MARK, Way, most_deliveries
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.tasks.files import Configuration
 
 _PARTITIONED = f"{MARK}-partitioned"
@@ -39,7 +39,6 @@ class Scene:
 
     configuration: Configuration
     folder: Path
-    access: Access
     possible_ways: Sequence[Way]
     """At most one with sessions and one without."""
     resource_group: str
@@ -145,7 +144,7 @@ async def partitioned(scene: Scene) -> Found:
     """Send messages with ten keys to a new partitioned queue, as tasks send them."""
     way, total = scene.ways[0], 100
     alias = way.target.alias
-    with open_client(alias, scene.configuration.connections[alias], scene.access) as client:
+    with open_client(alias, scene.configuration.connections[alias]) as client:
         await asyncio.to_thread(client.create_queue, _PARTITIONED, enable_partitioning=True)
         try:
             errors = await way.send_keyed(alias, _PARTITIONED, total)
@@ -184,8 +183,7 @@ async def publish(scene: Scene) -> Found:
 async def pause(scene: Scene) -> Found:
     """Pause a task, look at what waits, and resume it."""
     way = scene.ways[0]
-    admin = [f"--admin={alias}={address}" for alias, address in scene.access.addresses.items()]
-    options = [way.task.task, "--config", str(scene.folder), *admin, "--yes"]
+    options = [way.task.task, "--config", str(scene.folder), "--yes"]
     code, said = await _ran("busway", "pause", *options, "--reason", "first hour")
     if code != 0:
         return Found(False, said)

@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
+import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from cli.pause.entity import ACTIVE, Entity
-from cli.topology.sites import Access
 from shared.amqp import sections
 from shared.amqp.codec import decode_all
 from shared.amqp.sections import Sections
@@ -35,18 +35,18 @@ _DELIVERY_COUNT = 4
 class Way:
     """The way of one task by its first route, with what was sent on it."""
 
-    def __init__(self, configuration: Configuration, task: TaskFile, access: Access) -> None:
+    def __init__(self, configuration: Configuration, task: TaskFile) -> None:
         """Use a task of which `obstacle` says nothing."""
         self.task = task
         self._configuration = configuration
-        self._settings = access.settings
+        self._settings = os.environ
         self._run = uuid.uuid4().hex[:8]
         self.sent = 0
         target = next(iter(task.branches())).target
         self.source = queue_of(task.task, configuration)
         self.target = entity_named(f"{target.connection}/{target.queue}", configuration)
         end = Source(connection=target.connection, queue=target.queue)
-        self._target = Entity(end, configuration.connections[target.connection], access)
+        self._target = Entity(end, configuration.connections[target.connection])
 
     async def send(self, count: int) -> None:
         """Send *count* messages to the source, in ten sessions if it has sessions; raises BuswayError."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from cli.dry_run.line import dry_task
 from cli.tasks import single_task
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import duplicate_window, translating
 from shared.errors import ConfigError, Problem
 from shared.protocols import BatchEditor, Editor
@@ -70,14 +70,14 @@ def _editors(name: str, configuration: Configuration, settings: Mapping[str, str
     return found
 
 
-def window_by_administration(configuration: Configuration, access: Access) -> WindowOf:
+def window_by_administration(configuration: Configuration) -> WindowOf:
     """Return a function that asks the administration API; it raises ConfigError if there is no answer."""
 
     async def window_of(destination: Destination) -> Window:
         connection = configuration.connections[destination.alias]
 
         def ask() -> timedelta | None:
-            with translating(str(destination)), open_client(destination.alias, connection, access) as client:
+            with translating(str(destination)), open_client(destination.alias, connection) as client:
                 return duplicate_window(client, destination.entity)
 
         hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from azure.servicebus.management import SubscriptionProperties
 
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import translating
 from shared.tasks.models import Connection, Source
 
@@ -19,21 +19,20 @@ PAUSED_FORMS = {ACTIVE: "ReceiveDisabled", "SendDisabled": "Disabled"}
 class Entity:
     """The queue or subscription of a source, as its administrator sees it."""
 
-    def __init__(self, source: Source, connection: Connection, access: Access) -> None:
+    def __init__(self, source: Source, connection: Connection) -> None:
         """Open the administration of its namespace with each call."""
         self._source = source
         self._connection = connection
-        self._access = access
         self.name = f"{source.connection}/{source.entity}"
 
     def status(self) -> str:
         """Return its status; raises TargetUnavailable, TargetRefused or ConfigError."""
-        with open_client(self._source.connection, self._connection, self._access) as client, translating(self.name):
+        with open_client(self._source.connection, self._connection) as client, translating(self.name):
             return _status(self._get(client))
 
     def change(self, before: str, after: str) -> str:
         """Change its status from *before* to *after*, if that is what it has; return the status that it has then."""
-        with open_client(self._source.connection, self._connection, self._access) as client, translating(self.name):
+        with open_client(self._source.connection, self._connection) as client, translating(self.name):
             found = self._get(client)
             if _status(found) != before:
                 return _status(found)

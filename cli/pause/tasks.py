@@ -14,7 +14,6 @@ from cli.pause.steering import Steering
 from cli.signals import run_until_signalled
 from cli.silence import waits_for
 from cli.tasks import tasks_named
-from cli.topology.sites import Access
 from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
@@ -30,7 +29,6 @@ def steer(
     tasks: Sequence[str],
     folder: Path,
     work: Callable[[Steering], Awaitable[bool]],
-    admin: Sequence[str],
     *,
     uses_source: bool,
     closes: bool = False,
@@ -44,11 +42,10 @@ def steer(
     """
     configuration = load(folder)
     files = tasks_named(tasks, configuration)
-    access = Access.of(admin, configuration.connections)
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     waits_for("the storage of the status")
     _check(configuration, files, closes=closes)
-    results = run_until_signalled(_all(configuration, files, access, work, uses_source=uses_source))
+    results = run_until_signalled(_all(configuration, files, work, uses_source=uses_source))
     if results is None:
         print_problems(["Interrupted. Run the command again for the rest, or `busway resume` to undo it."])
         return _CANCELLED
@@ -60,7 +57,6 @@ def steer(
 async def _all(
     configuration: Configuration,
     files: Sequence[TaskFile],
-    access: Access,
     work: Callable[[Steering], Awaitable[bool]],
     *,
     uses_source: bool,
@@ -71,7 +67,7 @@ async def _all(
         source = file.source
         connection = configuration.connections[source.connection]
         has_status = uses_source and source.hub is None and connection.is_namespace
-        entity = Entity(source, connection, access) if has_status else None
+        entity = Entity(source, connection) if has_status else None
 
         def say(text: str) -> None:
             typer.echo(printable(f"{file.task}: {text}"))

@@ -34,13 +34,13 @@ _IGNORED = shutil.ignore_patterns("__pycache__")
 _NOT_DEPLOYED = shutil.ignore_patterns("entities", "examples", "__pycache__", ".*")
 
 
-def write_package(config: Path, out: Path, infra: Path, nightly: Path) -> None:
-    """Write the app to *out*, the templates to *infra*, the context of the nightly job's image to *nightly*."""
-    project = config.resolve().parent
+def write_package(config: Path, out: Path) -> None:
+    """Write the app to *out*, and beside it the templates and the context of the nightly job's image."""
+    project, (infra, nightly) = config.resolve().parent, (out.parent / name for name in ("infra", "nightly"))
     # What an earlier run wrote is replaced; anything else is not ours to delete.
-    places = {"--out": (out, "function_app.py"), "--infra": (infra, TASKS_FILE), "--nightly": (nightly, "jobs")}
+    places = {out: "function_app.py", infra: TASKS_FILE, nightly: "jobs"}
     problems = [_version_problem(project / VERSION_FILE)]
-    problems += [_place_problem(option, place, marker, config) for option, (place, marker) in places.items()]
+    problems += [_place_problem(place, marker, config) for place, marker in places.items()]
     problems += _foreign_links(config, project / _HOST_FILE)
     found = [problem for problem in problems if problem is not None]
     if found:
@@ -137,8 +137,8 @@ def _version_problem(file: Path) -> Problem | None:
     return Problem(str(file), f"is {wanted!r}, but this is Busway {version('busway')}", hint)
 
 
-def _place_problem(option: str, place: Path, marker: str, config: Path) -> Problem | None:
-    name = f"{option} {place}"
+def _place_problem(place: Path, marker: str, config: Path) -> Problem | None:
+    name = f"--out: {place}"
     if config.resolve().is_relative_to(place.resolve()):
         return Problem(name, "contains the configuration", "name a folder that may be replaced")
     if place.exists() and not (place / marker).exists() and (not place.is_dir() or any(place.iterdir())):

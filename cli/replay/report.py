@@ -17,7 +17,6 @@ from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
 from cli.replay.plan import Plan
 from cli.silence import waits_for
-from cli.topology.sites import Access
 from shared.assembly.outputs import closing_outputs
 from shared.errors import ConfigError
 from shared.printable import printable
@@ -33,7 +32,7 @@ from shared.tasks.models import TaskFile
 _SHOWN = 10
 
 
-async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder: Path, access: Access) -> bool:
+async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder: Path) -> bool:
     """Count what would be replayed; return whether all of it was found."""
     waits_for(f"the source of {task.task}")
     counts: Counter[str] = Counter()
@@ -59,14 +58,14 @@ async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder:
     )
     is_all = _print_problems(messages)
     if not plan.new_ids:
-        for line in await _warnings(task, configuration, access):
+        for line in await _warnings(task, configuration):
             typer.echo(line)
     return is_all
 
 
-async def _warnings(task: TaskFile, configuration: Configuration, access: Access) -> list[str]:
+async def _warnings(task: TaskFile, configuration: Configuration) -> list[str]:
     """Return what duplicate detection at the targets does to copies with the same id."""
-    window_of = window_by_administration(configuration, access)
+    window_of = window_by_administration(configuration)
     found = []
     for target in task.targets():
         place = Destination(target.connection, configuration.site(target.connection), target.entity)

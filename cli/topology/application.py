@@ -6,6 +6,7 @@ next plan finds.
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
 from cli.topology.plan import Plan, SitePlan
 from cli.topology.plan_text import print_step, verdict
 from cli.topology.settings import pascal
-from cli.topology.sites import Access, open_client
+from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import IsBeingChanged, create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
 from shared.resend.places import Place
@@ -37,7 +38,7 @@ _ATTEMPTS, _PAUSE_SECONDS = 5, 2.0
 class Application:
     """Takes the steps of a plan in all namespaces."""
 
-    def __init__(self, plan: Plan, access: Access, *, prune: bool, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, plan: Plan, *, prune: bool, sleep: Callable[[float], None] = time.sleep) -> None:
         """Take the deletions too if they are to be *prune*d; *sleep* while somebody else changes an entity."""
         self._sleep = sleep
         self.done: list[Step] = []
@@ -46,7 +47,6 @@ class Application:
         self._missing: set[tuple[str, tuple[Kind, str]]] = set()
         """What could not be created, with the alias of its namespace."""
         self._plan = plan
-        self._access = access
         self._prune = prune
 
     @property
@@ -78,7 +78,7 @@ class Application:
 
     def _run_site(self, alias: str, steps: Sequence[Step]) -> None:
         try:
-            with open_client(alias, self._plan.configuration.connections[alias], self._access) as client:
+            with open_client(alias, self._plan.configuration.connections[alias]) as client:
                 for step in steps:
                     self._take(client, alias, step)
         except BuswayError as error:
@@ -125,7 +125,7 @@ class Application:
         configuration = self._plan.configuration
         namespace = Place(alias, configuration.site(alias), configuration.connections[alias].setting or "", "")
         with contextlib.suppress(ResourceNotFoundError):  # deleted by another plan
-            check_is_empty(client, step.name, namespace, self._access.settings)
+            check_is_empty(client, step.name, namespace, os.environ)
 
 
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:

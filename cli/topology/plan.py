@@ -1,5 +1,6 @@
 """A plan: for each namespace what it lacks, and where twins differ."""
 
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from cli.topology.difference import Difference, Step, after, difference
 from cli.topology.limits import caveats_of, problems_of, warnings_of
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needs, needs_of
-from cli.topology.sites import Access, place_of, read_files, read_site
+from cli.topology.sites import read_files, read_site
 from cli.topology.topology_file import read_topology
 from cli.topology.twins import Drift, drifts
+from shared.ends.service_bus.administration import host_of
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.message.heartbeat import ENTITY
 from shared.tasks.files import Configuration, load
@@ -116,7 +118,7 @@ def load_needs(folder: Path, aliases: Sequence[str] = ()) -> tuple[Configuration
     )
 
 
-def make_plan(configuration: Configuration, needs: Needs, access: Access, files: Iterable[str] = ()) -> Plan:
+def make_plan(configuration: Configuration, needs: Needs, files: Iterable[str] = ()) -> Plan:
     """
     Read the namespaces, all at the same time, and return what each lacks; one that cannot be read has errors instead.
 
@@ -130,7 +132,7 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
             return present[key]
         alias = needs.aliases[key]
         try:
-            return read_site(alias, configuration.connections[alias], access, needs.namespaces[key])
+            return read_site(alias, configuration.connections[alias], needs.namespaces[key])
         except BuswayError as error:
             return [str(problem) for problem in output.problems_of(error)]
 
@@ -141,7 +143,7 @@ def make_plan(configuration: Configuration, needs: Needs, access: Access, files:
     for key in keys:
         alias = needs.aliases[key]
         connection = configuration.connections[alias]
-        place, is_hubs = place_of(connection, access, alias), connection.end.has_hubs
+        place, is_hubs = host_of(connection.setting or "", os.environ), connection.end.has_hubs
         result = found[key]
         if isinstance(result, Namespace):
             needed = needs.namespaces[key]

@@ -4,19 +4,22 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.entities import entities_files
+from cli.hub_reader import hub_at
 from cli.places import required_setting
 from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
 from cli.topology.live import read_hubs, read_service_bus
-from cli.topology.model import Kind, Namespace
+from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
-from shared.ends.service_bus.administration import administration_client, host_of, translating
-from shared.errors import ConfigError, Problem
+from shared.ends.event_hubs.clients import event_hub_client
+from shared.ends.event_hubs.site import HubSite
+from shared.ends.look_error import DoesNotExist
+from shared.ends.service_bus.administration import administration_client, translating
+from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.tasks.files import Configuration
 from shared.tasks.models import Connection
 
@@ -24,50 +27,20 @@ if TYPE_CHECKING:
     from azure.servicebus.management import ServiceBusAdministrationClient
 
 
-from cli.hub_reader import hub_at
-from cli.topology.model import Name
-from shared.ends.event_hubs.clients import event_hub_client
-from shared.ends.event_hubs.site import HubSite
-from shared.ends.look_error import DoesNotExist
-from shared.errors import TargetRefused, TargetUnavailable
+_SECONDS = 20.0
+_NOT_FOUND = "amqp:not-found"
 
 # The SDKs log the errors that they also raise; these commands print them once.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
-@dataclass(frozen=True)
-class Access:
-    """How to reach the administration of namespaces, beyond the app settings."""
-
-    addresses: Mapping[str, str] = field(default_factory=dict)
-    """Administration address by alias, for a namespace that is not where its setting says."""
-    settings: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-
-    @classmethod
-    def of(cls, options: Iterable[str], connections: Mapping[str, Connection]) -> "Access":
-        """Return the access that ALIAS=ADDRESS options give; raises ConfigError."""
-        addresses = {}
-        problems = []
-        for option in options:
-            alias, is_given, address = option.partition("=")
-            if not is_given or alias not in connections:
-                expected = f"CONNECTION=ADDRESS with one of {', '.join(connections) or 'none'}"
-                problems.append(Problem(f"--admin {option}", "names no connection", expected))
-            addresses[alias] = address
-        if problems:
-            raise ConfigError(problems)
-        return cls(addresses)
-
-
-def open_client(alias: str, connection: Connection, access: Access) -> "ServiceBusAdministrationClient":
-    """Return the administration client of a Service Bus namespace; raises ConfigError."""
+def open_client(alias: str, connection: Connection) -> "ServiceBusAdministrationClient":
+    """Return the administration client of a Service Bus namespace of the environment; raises ConfigError."""
     setting = required_setting(connection.setting, alias)
-    return administration_client(setting, access.settings, address=access.addresses.get(alias))
+    return administration_client(setting, os.environ)
 
 
-def read_site(
-    alias: str, connection: Connection, access: Access, needed: Mapping[tuple[Kind, str], Needed] | None
-) -> Namespace:
+def read_site(alias: str, connection: Connection, needed: Mapping[tuple[Kind, str], Needed] | None) -> Namespace:
     """Return what a namespace has, of *needed* or of everything; raises BuswayError if it cannot be read."""
     waits_for(alias)
     if not connection.is_namespace:
@@ -78,12 +51,12 @@ def read_site(
             raise ConfigError([Problem(alias, "is of kind event-hubs, expected service-bus", hint)])
         setting = required_setting(connection.setting, alias)
 
-        ask = partial(partitions_of, setting=setting, settings=access.settings, alias=alias)
+        ask = partial(partitions_of, setting=setting, settings=os.environ, alias=alias)
         return asyncio.run(read_hubs([need.name for need in needed.values()], ask))
     topics = (
         None if needed is None else [each.name.parts[0] for each in needed.values() if each.name.kind is Kind.TOPIC]
     )
-    with open_client(alias, connection, access) as client, translating(alias):
+    with open_client(alias, connection) as client, translating(alias):
         return read_service_bus(client, topics)
 
 
@@ -91,15 +64,6 @@ def read_files(files: Iterable[str], configuration: Configuration) -> dict[str, 
     """Return the namespaces of Config.json files by the key of their connection; raises ConfigError."""
     found = entities_files(list(files), configuration.connections)
     return {key: namespace_in(config) for key, config in found.items()}
-
-
-def place_of(connection: Connection, access: Access, alias: str) -> str:
-    """Return where a namespace is, for people."""
-    return access.addresses.get(alias) or host_of(connection.setting or "", access.settings)
-
-
-_SECONDS = 20.0
-_NOT_FOUND = "amqp:not-found"
 
 
 async def partitions_of(name: Name, setting: str, settings: Mapping[str, str], alias: str) -> int | None:

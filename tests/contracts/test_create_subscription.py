@@ -20,8 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value
 def client() -> Iterator[ServiceBusAdministrationClient]:
     namespace = NamespaceConfig(name="west", topics=(TopicConfig(name="orders"),))
     with RunningBroker([namespace]) as broker, RunningAdmin(broker) as admin:
-        settings = {"WEST": broker.connection_string("west")}
-        with administration_client("WEST", settings, address=admin.address("west")) as client:
+        settings = {"WEST": broker.connection_string("west"), "WEST__administration": admin.address("west")}
+        with administration_client("WEST", settings) as client:
             yield client
 
 

@@ -46,17 +46,9 @@ class EvacuationSite(DeadLetterSite):
     def __init__(self, folder: Path, entities: str | Sequence[NamespaceConfig] = ENTITIES) -> None:
         super().__init__(folder, entities, has_admin=True)
 
-    @property
-    def admin_options(self) -> list[str]:
-        """Return the options that name the administration of each namespace."""
-        return [
-            f"--admin={namespace.name}={self.settings[f'{namespace.name.upper()}__administration']}"
-            for namespace in self.namespaces
-        ]
-
     def evacuate(self, source: str, to: str = "east", *options: str, yes: bool = True) -> Any:
         """Run the command in this process."""
-        return self.run("evacuate", source, "--to", to, *self.admin_options, *options, *["--yes"] * yes)
+        return self.run("evacuate", source, "--to", to, *options, *["--yes"] * yes)
 
     def fill(self, queue: str, count: int, *, sessions: bool = False) -> None:
         """Put *count* messages of each kind into a queue of *west*, with the SDK."""

@@ -100,8 +100,8 @@ def test_what_the_entity_would_drop_as_a_duplicate_stays(site: DeadLetterSite) -
         for message in receiver.receive_messages(2, max_wait_time=5):
             receiver.dead_letter_message(message, reason="Broken")
     with RunningAdmin(site.broker) as admin:
-        where = ("--admin", f"west={admin.address('west')}")
-        left = site.run("dead", "resend", "west/once", "--all", *where, "--yes")
+        where = {"WEST__administration": admin.address("west")}
+        left = site.run("dead", "resend", "west/once", "--all", "--yes", **where)
         assert left.exit_code == 1
         assert "2 left: west/once detects duplicates within 0:10:00 and would drop the copy" in left.stdout
         assert (len(site.dead("once")), site.there("west/once")) == (2, [])
@@ -112,7 +112,7 @@ def test_what_the_entity_would_drop_as_a_duplicate_stays(site: DeadLetterSite) -
         assert [message.application_property("n") for message in site.there("west/once")] == [long(1)]
         # This queue detects none.
         site.bury("orders", many(1))
-        assert site.run("dead", "resend", "west/orders", "--all", *where, "--yes").exit_code == 0
+        assert site.run("dead", "resend", "west/orders", "--all", "--yes", **where).exit_code == 0
 
 
 def test_without_an_answer_about_duplicates_nothing_is_sent(site: DeadLetterSite) -> None:

@@ -19,7 +19,6 @@ from cli.evacuation.pairs import pairs_of
 from cli.evacuation.pauses import Pause
 from cli.evacuation.survey import Share, Survey
 from cli.pause.entity import Entity
-from cli.topology.sites import Access
 from shared.amqp.values import string, timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend import evidence
@@ -216,7 +215,7 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
         sender.schedule_messages(ServiceBusMessage("later", message_id="later"), DUE)
     site.take("west/news/Subscriptions/b", 1)
     site.send("west/orders", ServiceBusMessage("o", message_id="o-1"))
-    rules = site.run("export", "east", *site.admin_options[1:]).stdout
+    rules = site.run("export", "east").stdout
     done = site.evacuate("west")
     assert (done.exit_code, "stays: east/alone does not exist" in done.stdout) == (1, True), done.stdout + done.stderr
     assert site.names("orders", "east") == ["o-1 active"]
@@ -224,7 +223,7 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
     assert site.names("news/Subscriptions/app", "east") == [f"n-{n} active" for n in range(3)]
     assert site.names("news/Subscriptions/b", "east") == [f"n-{n} active" for n in (1, 2)]
     assert [property_of(message, "replication") for message in site.there("east/news/Subscriptions/app")] == [1] * 3
-    assert site.run("export", "east", *site.admin_options[1:]).stdout == rules
+    assert site.run("export", "east").stdout == rules
     assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
 
 
@@ -374,9 +373,6 @@ def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(site.folder)
     configuration = load(site.folder)
-    access = Access.of(
-        [admin_option.removeprefix("--admin=") for admin_option in site.admin_options], configuration.connections
-    )
     file = TaskFile.model_validate(
         {
             "task": "orders",
@@ -384,18 +380,18 @@ def test_a_source_that_a_pause_has_closed_is_opened_meanwhile_and_closed_again(
             "routes": [{"target": {"connection": "east", "queue": "orders"}}],
         }
     )
-    source = Entity(file.source, configuration.connections["west"], access)
+    source = Entity(file.source, configuration.connections["west"])
     assert source.change("Active", "ReceiveDisabled") == "ReceiveDisabled"
     refused = site.evacuate("west/orders", yes=False)
     assert "has the status ReceiveDisabled" in refused.stdout
     pauses = {("west", "orders"): Pause(file, "Active")}
-    pairs = pairs_of("west/orders", "east", configuration, access, pauses)
+    pairs = pairs_of("west/orders", "east", configuration, pauses)
     assert asyncio.run(report.show(pairs, configuration, None))
     shown = capsys.readouterr().out
     assert "the task orders is paused, and its app may hold a batch of each lane" in shown
     assert "In all 8 messages: some seconds from here, and 32 operations, less than 0.01 USD" in shown
     assert source.status() == "ReceiveDisabled"
-    assert asyncio.run(report.evacuate(pairs, configuration, access, Options()))
+    assert asyncio.run(report.evacuate(pairs, configuration, Options()))
     assert source.status() == "ReceiveDisabled"
     assert site.names("orders", "west") == []
     assert len(site.names("orders", "east")) == 6  # and two dead letters

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.management import ServiceBusAdministrationClient
 from azure.storage.blob import ContainerClient
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from busway_broker.admin.thread import RunningAdmin
 from cli.first_hour.__main__ import app as first_hour
-from shared.ends.service_bus.administration import administration_client
 from tests.site import Site, until
 
 # azure-servicebus tests the truth value of XML elements.
@@ -60,22 +57,14 @@ class PausedSite(Site):
     """A running app with two namespaces and a hub, and how many messages of each queue were sent."""
 
     def __init__(self, folder: Path, storage: str) -> None:
-        super().__init__(folder, ENTITIES, TASKS, storage=storage)
+        super().__init__(folder, ENTITIES, TASKS, storage=storage, has_admin=True)
         self.sent: Counter[str] = Counter()
-        self.administration = RunningAdmin(self.broker)
-
-    def command(self, *arguments: str) -> Result:
-        """Run the command with the administration of the sources."""
-        return self.run(*arguments, "--admin", f"west={self.administration.address('west')}")
 
     def statuses(self) -> dict[str, Any]:
         return {each["task"]: each for each in json.loads(self.run("status", "--json").stdout)["tasks"]}
 
-    def administrator(self) -> ServiceBusAdministrationClient:
-        return administration_client("WEST", self.settings, address=self.administration.address("west"))
-
     def entity_status(self, queue: str) -> str:
-        with self.administrator() as client:
+        with self.administrator("west") as client:
             return str(getattr(client.get_queue(queue).status, "value", client.get_queue(queue).status))
 
     def control(self, task: str) -> dict[str, Any]:
@@ -123,7 +112,7 @@ class PausedSite(Site):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[PausedSite]:
-    with PausedSite(tmp_path_factory.mktemp("pause"), storage) as site, site.administration, site.running_host():
+    with PausedSite(tmp_path_factory.mktemp("pause"), storage) as site, site.running_host():
         yield site
 
 
@@ -137,10 +126,9 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: PausedSite)
                 assert not sending.done()
                 time.sleep(0.2)
             closing = ("--close-source", "--reason", "east is moved", "--by", "ops")
-            result = site.command("pause", *tasks, *closing, "--yes")
+            result = site.run("pause", *tasks, *closing, "--yes")
             assert (result.exit_code, result.stderr) == (0, "")
-            east = f"--admin=east={site.administration.address('east')}"
-            shown = site.command("evacuate", "west/orders", "--to", "east", east)
+            shown = site.run("evacuate", "west/orders", "--to", "east")
             assert "  the task orders is paused" in shown.stdout
             arrived = site.arrived()
             time.sleep(3)
@@ -165,12 +153,10 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: PausedSite)
     assert max(map(len, table.splitlines())) <= 80
 
     first = site.control("orders")
-    assert (
-        site.command("pause", "orders", "--close-source", "--by", "someone else", "--wait", "0", "--yes").exit_code == 0
-    )
+    assert site.run("pause", "orders", "--close-source", "--by", "someone else", "--wait", "0", "--yes").exit_code == 0
     assert site.control("orders") == first
 
-    result = site.command("resume", *tasks, "--yes")
+    result = site.run("resume", *tasks, "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
     site.until_all_arrived()
     assert {site.entity_status(queue) for queue in ("orders", "payments")} == {"Active"}
@@ -184,12 +170,12 @@ def test_a_pause_under_traffic_locks_loses_and_doubles_nothing(site: PausedSite)
     assert len(by_session) == SESSIONS
     assert all(numbers == sorted(numbers) for numbers in by_session.values())
     assert site.broker.counts("west")["payments"].dead_lettered == 0
-    assert site.command("resume", "orders", "--yes").stdout == "orders: is not paused\n"
+    assert site.run("resume", "orders", "--yes").stdout == "orders: is not paused\n"
 
 
 def test_a_pause_touches_neither_the_source_nor_its_senders(site: PausedSite) -> None:
     sent = site.sent["payments"]
-    result = site.command("pause", "payments", "dead", "--by", "ops", "--yes")
+    result = site.run("pause", "payments", "dead", "--by", "ops", "--yes")
     assert (result.exit_code, result.stderr) == (0, "")
     assert " --settings BUSWAY_OFF_payments=true\n" in result.stdout
     assert site.entity_status("payments") == "Active"
@@ -197,7 +183,7 @@ def test_a_pause_touches_neither_the_source_nor_its_senders(site: PausedSite) ->
     time.sleep(2)
     assert site.arrived()["payments"] == sent
     assert site.statuses()["payments"]["state"] == "paused"
-    resumed = site.command("resume", "payments", "dead", "--yes")
+    resumed = site.run("resume", "payments", "dead", "--yes")
     assert (resumed.exit_code, resumed.stderr) == (0, "")
     site.until_all_arrived()
     assert site.broker.counts("west")["payments"].dead_lettered == 0
@@ -211,9 +197,8 @@ def _stopped() -> threading.Event:
 
 def test_the_script_of_the_first_hour_runs_here_as_far_as_it_goes(site: PausedSite) -> None:
     steps = [f"--only={number}" for number in (1, 4, 5, 8, 9, 10)]
-    admin = [f"--admin={name}={site.administration.address(name)}" for name in ("west", "east")]
     quick = ["--minute=0.05", "--messages=40", f"--config={site.folder}"]
-    result = CliRunner(env=site.settings).invoke(first_hour, [*steps, *admin, *quick])
+    result = CliRunner(env=site.settings).invoke(first_hour, [*steps, *quick])
     assert result.exit_code == 0, result.output
     found = re.findall(r"^(\d+)\. |^   ((?:not )?(?:as expected|tried)) \(", result.output, re.MULTILINE)
     assert [number or verdict for number, verdict in found] == [
@@ -226,6 +211,6 @@ def test_the_script_of_the_first_hour_runs_here_as_far_as_it_goes(site: PausedSi
     assert {"100 of 100 accepted", "20 of 20 waited with up to 0 deliveries"} <= {*lines}
     # What the steps have switched off is on again, and nothing secret is in what is sent back.
     assert site.entity_status("orders") == "Active"
-    with administration_client("EAST", site.settings, address=site.administration.address("east")) as east:
+    with site.administrator("east") as east:
         assert str(east.get_queue("payments").status).rpartition(".")[2].lower() == "active"
     assert "SharedAccessKey" not in result.output

@@ -91,8 +91,8 @@ def test_a_reject_of_an_entity_that_does_not_exist_stays_and_the_others_go_on(
     more_tasks(site, source="gone", rejects="rejected")
     site.publish("west/rejected", [rejected(1, source="gone"), rejected(2)])
     with RunningAdmin(site.broker) as admin:
-        where = ("--admin", f"west={admin.address('west')}")
-        done = site.run("rejects", "resend", "west/rejected", "--all", *where, "--yes")
+        where = {"WEST__administration": admin.address("west")}
+        done = site.run("rejects", "resend", "west/rejected", "--all", "--yes", **where)
     assert (done.exit_code, "1 left: west/gone does not exist: create it" in done.stdout) == (1, True), done.stdout
     assert (ids(site.there("west/orders")), ids(site.there("west/rejected"))) == (["m-2"], ["m-1"])
 

@@ -89,7 +89,6 @@ def test_processes_killed_at_random_moments_lose_and_double_nothing(site: Evacua
         "east",
         "--wait",
         "30",
-        *site.admin_options,
         "--rate",
         "60",
         "--yes",

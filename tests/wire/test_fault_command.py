@@ -4,19 +4,17 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError, ServiceBusQuotaExceededError
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.thread import RunningBroker
 from cli.children import Child
 from cli.local_faults import PID_FILE, STACK_SETTING
-from cli.main import app
+from tests.site import Site
 
 # The SDK does not close what a fault has cut.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -25,32 +23,25 @@ type Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    queues = (QueueConfig(name="orders"), QueueConfig(name="payments"))
-    with RunningBroker([NamespaceConfig(name="east", queues=queues)]) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with Site(tmp_path_factory.mktemp("faults"), "east: {queues: [orders, payments]}", has_admin=True) as site:
+        yield site
 
 
 @pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    running[0].reset()
-    return running[0]
+def site(running: Site) -> Site:
+    running.broker.reset()
+    return running
 
 
 @pytest.fixture
-def run(broker: RunningBroker, running: tuple[RunningBroker, RunningAdmin], tmp_path: Path) -> Run:
-    (tmp_path / "connections.yaml").write_text("east: {kind: service-bus, setting: EAST}\n")
-    settings = {"EAST": broker.connection_string("east"), "EAST__administration": running[1].address("east")}
-
-    def run_fault(*arguments: str, **more: str) -> Result:
-        return CliRunner().invoke(app, ["fault", *arguments, "--config", str(tmp_path)], env={**settings, **more})
-
-    return run_fault
+def run(site: Site) -> Run:
+    return partial(site.run, "fault")
 
 
 @pytest.fixture
-def client(broker: RunningBroker) -> ServiceBusClient:
-    return ServiceBusClient.from_connection_string(broker.connection_string("east"), retry_total=0)
+def client(site: Site) -> ServiceBusClient:
+    return ServiceBusClient.from_connection_string(site.settings["EAST"], retry_total=0)
 
 
 def send(client: ServiceBusClient, queue: str = "orders") -> None:
@@ -79,22 +70,19 @@ def test_answers_come_late_and_only_so_often(run: Run, client: ServiceBusClient)
     assert time.monotonic() - started >= 0.3
 
 
-def test_a_lock_is_lost_once_and_the_message_comes_again(
-    run: Run, broker: RunningBroker, client: ServiceBusClient
-) -> None:
+def test_a_lock_is_lost_once_and_the_message_comes_again(run: Run, site: Site, client: ServiceBusClient) -> None:
     send(client)
     assert run("lock-lost", "east/orders").exit_code == 0
-    with ServiceBusClient.from_connection_string(broker.connection_string("east")) as receiving:
-        for count in (1, 2):
-            with receiving.get_queue_receiver("orders") as receiver:
-                (message,) = receiver.receive_messages(1, max_wait_time=5)
-                assert message.delivery_count == count - 1
-                if count == 1:
-                    with pytest.raises(ServiceBusError):
-                        receiver.complete_message(message)
-                else:
+    for count in (1, 2):
+        with site.receiver("east/orders") as receiver:
+            (message,) = receiver.receive_messages(1, max_wait_time=5)
+            assert message.delivery_count == count - 1
+            if count == 1:
+                with pytest.raises(ServiceBusError):
                     receiver.complete_message(message)
-    assert broker.counts("east")["orders"].active == 0
+            else:
+                receiver.complete_message(message)
+    assert site.active("east/orders") == 0
 
 
 def test_a_fault_with_a_time_ends_by_itself(run: Run) -> None:

@@ -16,7 +16,6 @@ from busway_broker.thread import RunningBroker
 from cli.main import app
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
-from cli.topology.sites import Access
 from shared.clock import ManualClock
 from shared.errors import TargetRefused
 from shared.status.report import GONE_SECONDS, VERSION, Control, InstanceReport, TaskReport
@@ -43,12 +42,11 @@ class Interrupted(Exception):
 class Site:
     """One task, its orders, and its source at the local broker."""
 
-    def __init__(self, admin: RunningAdmin, settings: dict[str, str], source: Source) -> None:
+    def __init__(self, source: Source) -> None:
         self.clock = ManualClock(START)
         self.container = ContainerInMemory(self.clock)
         self.store = StatusStore(self.container)
-        access = Access({"west": admin.address("west")}, settings)
-        self.entity = Entity(source, Connection(kind="service-bus", setting="WEST"), access)
+        self.entity = Entity(source, Connection(kind="service-bus", setting="WEST"))
         self.said: list[str] = []
         self.at: dict[float, Callable[[], None]] = {}
 
@@ -87,10 +85,14 @@ SUBSCRIPTION = Source(connection="west", topic="events", subscription="replicati
 
 
 @pytest.fixture
-def site(running: tuple[RunningBroker, RunningAdmin], request: pytest.FixtureRequest) -> Site:
+def site(
+    running: tuple[RunningBroker, RunningAdmin], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Site:
     broker, admin = running
     broker.reset()
-    return Site(admin, {"WEST": broker.connection_string("west")}, getattr(request, "param", QUEUE))
+    monkeypatch.setenv("WEST", broker.connection_string("west"))
+    monkeypatch.setenv("WEST__administration", admin.address("west"))
+    return Site(getattr(request, "param", QUEUE))
 
 
 @pytest.mark.parametrize("site", [QUEUE, SUBSCRIPTION], ids=["queue", "subscription"], indirect=True)

@@ -1,27 +1,26 @@
 """`busway plan` and `apply` with the local broker, over the API of the SDKs: under traffic, interrupted and killed."""
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
 from azure.core.exceptions import HttpResponseError
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
 from cli.topology import application
 from cli.topology.difference import Step
-from tests.wire.topology_pair import ROOT, Pair, pair, running
+from shared.amqp.values import long
+from tests.site import Site
+from tests.wire.topology_pair import pair
 
-__all__ = ["pair", "running"]
+__all__ = ["pair"]
 
 # azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
 
-def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing(pair: Pair) -> None:
+def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing(pair: Site) -> None:
     planned = pair.run("plan")
     assert planned.exit_code == 3
     assert planned.output.startswith("8 steps to take.\n")
@@ -31,7 +30,7 @@ def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing
     again = pair.run("apply", "--yes")
     assert (again.exit_code, again.output.splitlines()[0]) == (0, "Every entity is as the tasks need it.")
 
-    client = pair.client("west")
+    client = pair.administrator("west")
     subscription = client.get_subscription("orders", "replication")
     assert (subscription.requires_session, subscription.max_delivery_count) == (True, 4320)
     [rule] = client.list_rules("orders", "replication")
@@ -41,18 +40,14 @@ def test_an_empty_pair_gets_what_its_tasks_need_and_a_second_run_changes_nothing
     assert client.get_queue("orders-rejected").requires_duplicate_detection is False
 
 
-def test_a_replica_is_marked_from_the_first_message_on(pair: Pair) -> None:
+def test_a_replica_is_marked_from_the_first_message_on(pair: Site) -> None:
     """A new subscription must not have `$Default` for a moment: what passes then bounces."""
-    pair.client("west").create_topic("orders")
+    pair.administrator("west").create_topic("orders")
     ends = threading.Event()
 
     def send() -> None:
-        with (
-            ServiceBusClient.from_connection_string(pair.settings["WEST"]) as client,
-            client.get_topic_sender("orders") as sender,
-        ):
-            while not ends.is_set():
-                sender.send_messages(ServiceBusMessage(b"x", session_id="one"))
+        while not ends.is_set():
+            pair.send("west/orders", ServiceBusMessage(b"x", session_id="one"))
 
     sending = threading.Thread(target=send)
     sending.start()
@@ -61,18 +56,14 @@ def test_a_replica_is_marked_from_the_first_message_on(pair: Pair) -> None:
     finally:
         ends.set()
         sending.join()
-    with (
-        ServiceBusClient.from_connection_string(pair.settings["WEST"]) as client,
-        client.get_subscription_receiver("orders", "replication", session_id="one") as receiver,
-    ):
-        received = receiver.receive_messages(1000, max_wait_time=2)
+    received = pair.there("west/orders/Subscriptions/replication")
     assert received
-    assert all((message.application_properties or {}).get(b"replication") == 1 for message in received)
+    assert all(message.application_property("replication") == long(1) for message in received)
 
 
-def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair) -> None:
+def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Site) -> None:
     pair.run("apply", "--yes")
-    client = pair.client("west")
+    client = pair.administrator("west")
     client.delete_rule("orders", "replication", "busway")
     client.create_rule("orders", "replication", "$Default")
     sent = 0
@@ -80,13 +71,9 @@ def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair)
 
     def send() -> None:
         nonlocal sent
-        with (
-            ServiceBusClient.from_connection_string(pair.settings["WEST"]) as service_bus,
-            service_bus.get_topic_sender("orders") as sender,
-        ):
-            while not ends.is_set() or sent < 20:
-                sender.send_messages(ServiceBusMessage(b"x", session_id="one", message_id=f"m{sent}"))
-                sent += 1
+        while not ends.is_set() or sent < 20:
+            pair.send("west/orders", ServiceBusMessage(b"x", session_id="one", message_id=f"m{sent}"))
+            sent += 1
 
     sending = threading.Thread(target=send)
     sending.start()
@@ -99,11 +86,11 @@ def test_replacing_a_rule_under_traffic_loses_and_doubles_no_message(pair: Pair)
     [rule] = client.list_rules("orders", "replication")
     assert isinstance(rule.filter, SqlRuleFilter)
     assert rule.filter.sql_expression == "replication IS NULL"
-    assert pair.broker.counts("west")["orders/Subscriptions/replication"].active == sent
+    assert pair.active("west/orders/Subscriptions/replication") == sent
 
 
 def test_an_apply_that_is_refused_in_the_middle_names_the_step_and_the_next_finishes(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     carry_out = application._carry_out
 
@@ -129,7 +116,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("steps", range(8))
 def test_an_apply_that_ends_after_any_step_is_finished_by_the_next(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, steps: int
+    pair: Site, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
     carry_out = application._carry_out
     taken = 0
@@ -149,10 +136,9 @@ def test_an_apply_that_ends_after_any_step_is_finished_by_the_next(
     assert (rest.exit_code, f"{8 - steps} step" in rest.output) == (0, True)
 
 
-def test_an_apply_whose_process_is_killed_is_finished_by_the_next(pair: Pair) -> None:
-    command = [sys.executable, "-u", "-m", "cli", "apply", "--yes", *pair.options]
-    environment = {**os.environ, **pair.settings}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as process:  # noqa: S603
+def test_an_apply_whose_process_is_killed_is_finished_by_the_next(pair: Site) -> None:
+    pair.settings["PYTHONUNBUFFERED"] = "1"
+    with pair.start("apply", "--yes") as process:
         assert process.stdout is not None
         assert any(line.startswith("done") for line in process.stdout)
         process.send_signal(signal.SIGKILL)
@@ -160,7 +146,7 @@ def test_an_apply_whose_process_is_killed_is_finished_by_the_next(pair: Pair) ->
     assert pair.run("apply", "--yes").exit_code == 0
 
 
-def test_ctrl_c_says_how_far_it_came(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_says_how_far_it_came(pair: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     carry_out = application._carry_out
 
     def interrupted(client: ServiceBusAdministrationClient, step: Step) -> None:

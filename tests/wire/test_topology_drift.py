@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.management import ServiceBusAdministrationClient
 from typer.testing import CliRunner
 
@@ -17,24 +17,25 @@ from busway_broker.config import NamespaceConfig, SharedAccessKey
 from busway_broker.config_file import load_config
 from busway_broker.thread import RunningBroker
 from cli.main import app
-from tests.wire.topology_pair import ROOT, SITES, Pair, pair, running
+from tests.site import Site
+from tests.wire.topology_pair import ROOT, SITES, pair
 
-__all__ = ["pair", "running"]
+__all__ = ["pair"]
 
 # azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
 
-def test_apply_without_yes_is_a_plan(pair: Pair) -> None:
+def test_apply_without_yes_is_a_plan(pair: Site) -> None:
     shown = pair.run("apply")
     assert (shown.exit_code, shown.stderr) == (3, "Nothing was changed: --yes does it.\n")
     assert shown.stdout in pair.run("plan").stdout
-    assert list(pair.client("west").list_queues()) == []
+    assert list(pair.administrator("west").list_queues()) == []
 
 
-def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair: Pair) -> None:
+def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair: Site) -> None:
     pair.run("apply", "--yes")
-    client = pair.client("east")
+    client = pair.administrator("east")
     topic = client.get_topic("orders")
     topic.default_message_time_to_live = timedelta(days=1)
     client.update_topic(topic)
@@ -58,9 +59,9 @@ def test_drift_on_one_twin_is_found_and_what_the_tasks_decide_is_put_right(pair:
     assert client.get_subscription("orders", "replication").max_delivery_count == 4320
 
 
-def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair: Pair) -> None:
+def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair: Site) -> None:
     pair.run("apply", "--yes")
-    client = pair.client("west")
+    client = pair.administrator("west")
     queue = client.create_queue("shop", enable_partitioning=True, max_size_in_megabytes=2048)
     queue.status = "SendDisabled"
     queue.forward_dead_lettered_messages_to = "orders-rejected"
@@ -82,24 +83,22 @@ def test_export_of_what_apply_made_has_no_difference_and_runs_on_the_broker(pair
     assert shop.forward_dead_lettered_messages_to == "orders-rejected"
     # The broker that runs the export exports the same.
     with RunningBroker([exported]) as broker, RunningAdmin(broker) as admin:
-        options = ["--config", str(pair.folder), "--admin", f"west={admin.address('sbemulatorns')}"]
-        environment = {"WEST": broker.connection_string("sbemulatorns")}
-        again = CliRunner(env=environment).invoke(app, ["export", "west", *options])
+        there = {
+            "WEST": broker.connection_string("sbemulatorns"),
+            "WEST__administration": admin.address("sbemulatorns"),
+        }
+        again = pair.run("export", "west", **there)
     assert again.output == (entities / "west.json").read_text(encoding="utf-8")
 
 
-def test_prune_deletes_only_what_apply_has_created_and_only_if_it_is_empty(pair: Pair) -> None:
+def test_prune_deletes_only_what_apply_has_created_and_only_if_it_is_empty(pair: Site) -> None:
     pair.run("apply", "--yes")
-    client = pair.client("west")
+    client = pair.administrator("west")
     client.create_queue("theirs")
     for name in ("empty", "full"):
         client.create_queue(name, user_metadata="busway: a task of yesterday")
-    with (
-        ServiceBusClient.from_connection_string(pair.settings["WEST"]) as service_bus,
-        service_bus.get_queue_sender("full") as sender,
-    ):
-        # The counts of the administration do not have it yet.
-        sender.send_messages(ServiceBusMessage(b"x"))
+    # The counts of the administration do not have it yet.
+    pair.send("west/full", ServiceBusMessage(b"x"))
     assert client.get_queue_runtime_properties("full").total_message_count == 0
     kept = pair.run("plan")
     assert (kept.exit_code, "2 to delete with --prune" in kept.output) == (0, True)
@@ -109,12 +108,11 @@ def test_prune_deletes_only_what_apply_has_created_and_only_if_it_is_empty(pair:
     assert {queue.name for queue in client.list_queues()} == {"orders-rejected", "theirs", "full"}
 
 
-def test_a_namespace_that_may_not_be_read_does_not_hide_the_other(pair: Pair) -> None:
+def test_a_namespace_that_may_not_be_read_does_not_hide_the_other(pair: Site) -> None:
     guarded = NamespaceConfig(name="east", shared_access_keys=(SharedAccessKey(name="owner", key="k" * 40),))
     with RunningBroker([guarded]) as broker, RunningAdmin(broker) as admin:
-        pair.settings["EAST"] = broker.connection_string("east").replace("k" * 40, "w" * 40)
-        options = [*pair.options[:4], "--admin", f"east={admin.address('east')}"]
-        result = CliRunner(env=pair.settings).invoke(app, ["plan", *options])
+        wrong = broker.connection_string("east").replace("k" * 40, "w" * 40)
+        result = pair.run("plan", EAST=wrong, EAST__administration=admin.address("east"))
     assert result.exit_code == 1
     assert result.output.startswith("Not read: east; elsewhere 4 steps to take.\n")
     assert "does not know this key or identity" in result.output
@@ -123,16 +121,15 @@ def test_a_namespace_that_may_not_be_read_does_not_hide_the_other(pair: Pair) ->
 
 
 def test_an_administration_with_https_is_trusted_by_the_certificate_in_ssl_cert_file(
-    pair: Pair, tmp_path: Path
+    pair: Site, tmp_path: Path
 ) -> None:
     with RunningAdmin(pair.broker, tmp_path / "tls") as admin:
-        options = [*pair.options[:2], "--admin", f"west={admin.address('west')}"]
-        for settings, code in (({}, 1), ({"SSL_CERT_FILE": str(admin.authority)}, 3)):
-            result = CliRunner(env={**pair.settings, **settings}).invoke(app, ["plan", "west", *options])
-            assert result.exit_code == code, result.output
+        there = {"WEST__administration": admin.address("west")}
+        assert pair.run("plan", "west", **there).exit_code == 1
+        assert pair.run("plan", "west", **there, SSL_CERT_FILE=str(admin.authority)).exit_code == 3
 
 
-def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_path: Path) -> None:
+def test_config_json_for_the_emulators_is_within_their_limits(pair: Site, tmp_path: Path) -> None:
     target = tmp_path / "emulators"
     result = pair.run("plan", "--config-json", str(target))
     assert result.exit_code == 0, result.output
@@ -155,7 +152,7 @@ def test_config_json_for_the_emulators_is_within_their_limits(pair: Pair, tmp_pa
     assert not [image for image in images if image.endswith("latest")]
 
 
-def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -> None:
+def test_config_json_keeps_what_a_file_has_besides(pair: Site, tmp_path: Path) -> None:
     own = {"Name": "by-hand", "Properties": {"LockDuration": "PT30S"}, "Rules": []}
     orders = {"Name": "ORDERS", "Properties": {"DefaultMessageTimeToLive": "PT5M"}, "Subscriptions": [own]}
     queue = {"Name": "mine", "Properties": {}}
@@ -180,13 +177,13 @@ def test_config_json_keeps_what_a_file_has_besides(pair: Pair, tmp_path: Path) -
         before = (tmp_path / "west.json").read_text()
 
 
-def test_a_hundred_tasks_get_their_entities(pair: Pair) -> None:
+def test_a_hundred_tasks_get_their_entities(pair: Site) -> None:
     document = "\n---\n".join(
         f"task: t{number}\nsource: {{connection: west, queue: q{number}}}\n"
         f"routes: [{{target: {{connection: east, queue: q{number}}}}}]"
         for number in range(100)
     )
-    (pair.folder / "tasks/orders.yaml").write_text(document)
+    pair.configure(document)
     (pair.folder / "topology.yaml").unlink()
     applied = pair.run("apply", "--yes")
     assert applied.exit_code == 0, applied.output[-500:]
@@ -206,8 +203,8 @@ type Administer = Callable[[ServiceBusAdministrationClient], object]
         ),
     ],
 )
-def test_what_cannot_change_in_place_has_a_way_round(pair: Pair, administer: Administer, expected: str) -> None:
-    administer(pair.client("west"))
+def test_what_cannot_change_in_place_has_a_way_round(pair: Site, administer: Administer, expected: str) -> None:
+    administer(pair.administrator("west"))
     result = pair.run("plan", "west")
     assert expected in result.output
     assert "way round: " in result.output
@@ -224,19 +221,19 @@ def test_what_cannot_change_in_place_has_a_way_round(pair: Pair, administer: Adm
     ],
 )
 def test_plan_warns_of_a_topic_that_takes_no_batches_or_keeps_no_order(
-    pair: Pair, settings: dict[str, Any], expected: str
+    pair: Site, settings: dict[str, Any], expected: str
 ) -> None:
-    pair.client("west").create_topic("orders", **settings)
+    pair.administrator("west").create_topic("orders", **settings)
     lines = [line for line in pair.run("plan", "west").output.splitlines() if line.startswith("  ! west/")]
     assert len(lines) == bool(expected)
     assert expected in "".join(lines)
 
 
-def test_plan_warns_of_what_topology_makes_partitioned_before_it_is_created(pair: Pair) -> None:
+def test_plan_warns_of_what_topology_makes_partitioned_before_it_is_created(pair: Site) -> None:
     topic = pair.folder / "topology.yaml"
     topic.write_text("west: {topics: {orders: {partitioned: true, duplicate_detection: true}}}")
     assert "west/orders: The target is partitioned and detects duplicates." in pair.run("plan", "west").output
     topic.write_text("west: {topics: {orders: {partitioned: true}}}")
     pair.run("apply", "--yes")
-    created = pair.client("west").get_topic("orders")
+    created = pair.administrator("west").get_topic("orders")
     assert (created.enable_partitioning, created.requires_duplicate_detection) == (True, False)

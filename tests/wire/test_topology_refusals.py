@@ -1,23 +1,20 @@
 """What `busway plan` and `apply` say about answers of Azure, which a proxy in front of the broker gives as recorded."""
 
+import contextlib
 import http.client
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import NamespaceConfig
-from busway_broker.thread import RunningBroker
-from cli.main import app
 from cli.topology import application
 from cli.topology.model import Kind, Name
-from shared.ends.service_bus.administration import administration_client
+from tests.site import Site
 
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
@@ -98,30 +95,20 @@ class Proxy:
         self._server.server_close()
 
 
-class Site:
+class ProxySite(Site):
     """A configuration with one namespace behind a proxy."""
 
-    def __init__(self, proxy: Proxy, connection_string: str, folder: Path) -> None:
-        self.proxy = proxy
-        self._options = ["--config", str(folder), "--admin", f"west={proxy.address}"]
-        self._environment = {"WEST": connection_string}
-        self.client = administration_client("WEST", self._environment, address=proxy.address)
-
-    def run(self, *command: str) -> Result:
-        return CliRunner(env=self._environment).invoke(app, [*command, *self._options])
+    @cached_property
+    def proxy(self) -> Proxy:
+        found = Proxy(self.settings["WEST__administration"])
+        self.settings["WEST__administration"] = found.address
+        return found
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks/copy.yaml").write_text(TASK)
-    (tmp_path / "connections.yaml").write_text("west: {kind: service-bus, setting: WEST}\n")
-    with RunningBroker([NamespaceConfig(name="west")]) as broker, RunningAdmin(broker) as admin:
-        proxy = Proxy(admin.address("west"))
-        site = Site(proxy, broker.connection_string("west"), tmp_path)
+def site(tmp_path: Path) -> Iterator[ProxySite]:
+    with ProxySite(tmp_path, "west: ", TASK, has_admin=True) as site, contextlib.closing(site.proxy):
         yield site
-        site.client.close()
-        proxy.close()
 
 
 @pytest.mark.parametrize(
@@ -134,7 +121,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     ],
 )
 def test_a_namespace_that_refuses_to_be_read_is_named_with_the_remedy(
-    site: Site, status: int, expected: list[str]
+    site: ProxySite, status: int, expected: list[str]
 ) -> None:
     site.proxy.refused["GET", "$Resources/queues"] = status
     for command in (("plan",), ("apply", "--yes")):
@@ -156,7 +143,7 @@ def test_a_namespace_that_refuses_to_be_read_is_named_with_the_remedy(
     ],
 )
 def test_a_refused_step_is_named_with_the_remedy_and_the_others_are_taken(
-    site: Site, status: int, expected: list[str]
+    site: ProxySite, status: int, expected: list[str]
 ) -> None:
     site.proxy.refused["PUT", "orders"] = status
     result = site.run("apply", "--yes")
@@ -173,7 +160,7 @@ def test_a_refused_step_is_named_with_the_remedy_and_the_others_are_taken(
     assert (rest.exit_code, "2 steps taken. Every entity is as the tasks need it." in rest.output) == (0, True)
 
 
-def test_a_subscription_whose_rule_is_refused_is_not_left_with_the_default_rule(site: Site) -> None:
+def test_a_subscription_whose_rule_is_refused_is_not_left_with_the_default_rule(site: ProxySite) -> None:
     """The rule is part of the request that creates the subscription: both exist, or neither."""
     site.proxy.refused["PUT", "orders/subscriptions/replication"] = 400
     assert site.run("apply", "--yes").exit_code == 1
@@ -185,7 +172,7 @@ def test_a_subscription_whose_rule_is_refused_is_not_left_with_the_default_rule(
 
 @pytest.mark.parametrize(("times", "is_done"), [(1, True), (4, True), (5, False)])
 def test_a_change_that_somebody_else_has_in_progress_is_tried_again(
-    site: Site, monkeypatch: pytest.MonkeyPatch, times: int, is_done: bool
+    site: ProxySite, monkeypatch: pytest.MonkeyPatch, times: int, is_done: bool
 ) -> None:
     monkeypatch.setattr(application, "_PAUSE_SECONDS", 0.01)
     site.proxy.refused["PUT", "orders"], site.proxy.times = 409, times
@@ -194,11 +181,11 @@ def test_a_change_that_somebody_else_has_in_progress_is_tried_again(
     assert ("is being changed by someone else" in result.output) != is_done
 
 
-def test_apply_says_what_an_update_interrupts_and_makes_none_without_a_change(site: Site) -> None:
+def test_apply_says_what_an_update_interrupts_and_makes_none_without_a_change(site: ProxySite) -> None:
     site.run("apply", "--yes")
-    found = site.client.get_subscription("orders", "replication")
+    found = site.administrator("west").get_subscription("orders", "replication")
     found.max_delivery_count = 3
-    site.client.update_subscription("orders", found)
+    site.administrator("west").update_subscription("orders", found)
     planned = site.run("plan")
     assert "~ change subscription orders/replication" in planned.output
     assert "ends the links of all its senders and receivers" in planned.output
@@ -208,9 +195,11 @@ def test_apply_says_what_an_update_interrupts_and_makes_none_without_a_change(si
     assert [path for method, path in site.proxy.seen if method == "PUT"] == ["orders/subscriptions/replication"]
 
 
-def test_an_entity_that_someone_else_has_changed_meanwhile_is_not_updated_again(site: Site) -> None:
+def test_an_entity_that_someone_else_has_changed_meanwhile_is_not_updated_again(site: ProxySite) -> None:
     site.run("apply", "--yes")
     site.proxy.seen.clear()
-    settings = {"max_delivery_count": site.client.get_subscription("orders", "replication").max_delivery_count}
-    application._update(site.client, Name(Kind.SUBSCRIPTION, ("orders", "replication")), settings)
+    settings = {
+        "max_delivery_count": site.administrator("west").get_subscription("orders", "replication").max_delivery_count
+    }
+    application._update(site.administrator("west"), Name(Kind.SUBSCRIPTION, ("orders", "replication")), settings)
     assert "PUT" not in [method for method, _ in site.proxy.seen]

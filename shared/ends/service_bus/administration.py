@@ -75,14 +75,12 @@ class _PlainAioTransport(AioHttpTransport):  # type: ignore[misc]  # as above
         return await super().send(request, **options)
 
 
-def administration_client(
-    setting: str, settings: Mapping[str, str], *, address: str | None = None
-) -> ServiceBusAdministrationClient:
+def administration_client(setting: str, settings: Mapping[str, str]) -> ServiceBusAdministrationClient:
     """
     Return a client for the namespace that an app setting names; raises ConfigError.
 
-    *address* replaces that of the setting, such as http://localhost:5300. SSL_CERT_FILE names the certificate that an
-    https address of this machine is trusted by, as for messages.
+    With ADMINISTRATION_SUFFIX behind its name, a setting has another address, such as http://localhost:5300.
+    SSL_CERT_FILE names the certificate that an https address of this machine is trusted by, as for messages.
     """
     namespace = Namespace.of(setting, settings)
     options: dict[str, Any] = {
@@ -98,10 +96,8 @@ def administration_client(
         options["connection_verify"] = authority
     text = namespace.connection_string
     if text is None:
-        if address is not None:
-            raise ConfigError([Problem(setting, "an address needs a connection string, got a namespace's host name")])
         return namespace.open(ServiceBusAdministrationClient, **options)
-    address = address or settings.get(setting + ADMINISTRATION_SUFFIX) or _emulator_address(text)
+    address = settings.get(setting + ADMINISTRATION_SUFFIX) or _emulator_address(text)
     if address is not None:
         text, is_plain = _at(address, text)
         if is_plain:

@@ -124,21 +124,16 @@ def test_the_local_broker_has_the_same_after_apply(predicted: Mapping[str, Predi
             }
             if not connections:
                 continue
-            settings = {
-                str(connection.setting): broker.connection_string(f"{folder}-{alias}")
-                for alias, connection in connections.items()
-            }
-            addresses = [
-                part for alias in connections for part in ("--admin", f"{alias}={admin.address(f'{folder}-{alias}')}")
-            ]
-            done = CliRunner(env=settings).invoke(
-                app, ["apply", *connections, "--yes", "--config", str(place), *addresses]
-            )
+            settings = {}
+            for alias, connection in connections.items():
+                settings[str(connection.setting)] = broker.connection_string(f"{folder}-{alias}")
+                settings[f"{connection.setting}__administration"] = admin.address(f"{folder}-{alias}")
+            done = CliRunner(env=settings).invoke(app, ["apply", *connections, "--yes", "--config", str(place)])
             # 4: topics of applications have no subscription in some examples, which a person must decide.
             assert done.exit_code in {0, 4}, done.output
             for alias, connection in connections.items():
                 site = f"{folder}-{alias}"
-                with administration_client(str(connection.setting), settings, address=admin.address(site)) as client:
+                with administration_client(str(connection.setting), settings) as client:
                     for entity in read_service_bus(client).entities.values():
                         name = f"{site}/{'/'.join(entity.name.parts)}"
                         wanted = entities.get((entity.name.kind, name), {})

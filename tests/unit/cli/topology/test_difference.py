@@ -11,7 +11,6 @@ from cli.topology.limits import warnings_of
 from cli.topology.model import Entity, Kind, Name, Namespace, Setting, SubscriptionRule
 from cli.topology.needs import Need, Needed
 from cli.topology.plan import load_needs, make_plan
-from cli.topology.sites import Access
 from shared.rules import CorrelationFilter
 
 ROOT = Path(__file__).parents[4]
@@ -25,7 +24,7 @@ OTHER = SubscriptionRule("other", "color = 'red'")
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
 def test_the_entities_of_every_example_are_as_its_tasks_need_them(folder: Path) -> None:
     configuration, needs = load_needs(folder)
-    plan = make_plan(configuration, needs, Access(settings={}), [str(file) for file in beside(folder)])
+    plan = make_plan(configuration, needs, [str(file) for file in beside(folder)])
     assert (plan.exit_code, plan.steps, plan.drifts) == (0, 0, ())
 
 
