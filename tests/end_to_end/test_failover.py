@@ -1,26 +1,21 @@
 """`busway failover` on two sites of the local broker: what it prints, changes and refuses."""
 
-import asyncio
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from typer.testing import CliRunner
+from azure.servicebus import ServiceBusMessage
 
-from busway_broker.thread import RunningBroker
 from cli.failover.configuration import open_failover
-from cli.failover.contents import inspect_site
-from cli.main import app
 from shared.clock import SystemClock
 from tests.clients.endpoints.zones import ZONE
 from tests.end_to_end.running_pattern import EXAMPLES, namespaces_of
-
-pytest_plugins = "broker.tests.broker_of_a_module"
+from tests.site import Site
 
 # The SDK leaves sockets of connections that broke to the garbage collector.
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
@@ -30,40 +25,27 @@ ENTITY = "payments/Subscriptions/application"
 LONG_AGO = timedelta(hours=1)
 
 
-@pytest.fixture(scope="module")
-def broker_namespaces() -> Any:
-    return namespaces_of(PATTERN)
-
-
 @pytest.fixture
-def folder(tmp_path: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for site in ("west", "east"):
-        monkeypatch.setenv(site.upper(), broker.connection_string(site))
-    return Path(shutil.copytree(PATTERN, tmp_path / "config"))
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path, namespaces_of(PATTERN)) as site:
+        shutil.copytree(PATTERN, tmp_path, dirs_exist_ok=True)
+        yield site
 
 
-def busway(folder: Path, *arguments: Any) -> Any:
-    result = CliRunner().invoke(app, ["failover", *arguments, "--config", str(folder)])
+def busway(site: Site, *arguments: str, **settings: str) -> Any:
+    result = site.run("failover", *arguments, **settings)
     return result.exit_code, result.stdout, result.stderr
 
 
-def active(folder: Path) -> Any:
-    return json.loads((folder / "endpoints.json").read_text())["active"]
+def active(site: Site) -> Any:
+    return json.loads((site.folder / "endpoints.json").read_text())["active"]
 
 
-def settled(folder: Path, name: str = "endpoints.json") -> None:
+def settled(site: Site, name: str = "endpoints.json") -> None:
     """Let the last change be longer ago than applications may go on with what they have read."""
-    file = folder / name
+    file = site.folder / name
     then = file.stat().st_mtime - LONG_AGO.total_seconds()
     os.utime(file, (then, then))
-
-
-def publish(broker: RunningBroker, site: str, *messages: Any) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
-        client.get_topic_sender("payments") as sender,
-    ):
-        sender.send_messages(list(messages))
 
 
 def local(identity: Any) -> ServiceBusMessage:
@@ -74,105 +56,95 @@ def copy(identity: Any, path: str = "west") -> ServiceBusMessage:
     return ServiceBusMessage("a copy", message_id=identity, application_properties={"repl-path": path})
 
 
-def drain(broker: RunningBroker, site: str, dead_lettering: Any = None) -> None:
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string(site)) as client,
-        client.get_subscription_receiver("payments", "application") as receiver,
-    ):
-        for message in receiver.receive_messages(100, max_wait_time=5):
-            if message.message_id == dead_lettering:
-                receiver.dead_letter_message(message)
-            else:
-                receiver.complete_message(message)
-
-
-def test_failover_and_failback(folder: Path, broker: RunningBroker) -> None:
-    code, out, _ = busway(folder, "switch", "east")
+def test_failover_and_failback(site: Site) -> None:
+    code, out, _ = busway(site, "switch", "east")
     assert code == 0
     assert "active.send: west -> east" in out
-    assert active(folder) == {"send": "west", "receive": "west"}
+    assert active(site) == {"send": "west", "receive": "west"}
 
     # The previous site may be down: the switch does not contact it.
-    broker.faults("west").go_down()
-    code, out, _ = busway(folder, "switch", "east", "--yes")
+    site.broker.faults("west").go_down()
+    code, out, _ = busway(site, "switch", "east", "--yes")
     assert code == 0
     assert "serial: 1 -> 2" in out
-    assert active(folder) == {"send": "east", "receive": "east"}
-    code, out, _ = busway(folder, "show")
+    assert active(site) == {"send": "east", "receive": "east"}
+    code, out, _ = busway(site, "show")
     assert code == 0
     assert f"west does not answer: west/{ENTITY}: it cannot be peeked, " in out
     assert "Consumers  east (secondary)" in out
-    code, _, err = busway(folder, "failback", "--yes")
+    code, _, err = busway(site, "failback", "--yes")
     assert code == 1
     assert f"west/{ENTITY}: it cannot be peeked" in err
-    assert active(folder) == {"send": "east", "receive": "east"}
-    broker.faults("west").come_up()
+    assert active(site) == {"send": "east", "receive": "east"}
+    site.broker.faults("west").come_up()
 
-    publish(broker, "east", copy("1"), local("2"), copy("3", "north;west"), copy("4", "north"))
-    code, out, _ = busway(folder, "failback", "--yes")
+    site.send("east/payments", copy("1"), local("2"), copy("3", "north;west"), copy("4", "north"))
+    code, out, _ = busway(site, "failback", "--yes")
     assert code == 2
     assert "Consumers stay: publishers may send to east for" in out
-    assert active(folder) == {"send": "west", "receive": "east"}
-    settled(folder)
-    code, out, _ = busway(folder, "failback", "--yes")
+    assert active(site) == {"send": "west", "receive": "east"}
+    settled(site)
+    code, out, _ = busway(site, "failback", "--yes")
     assert code == 2
     assert "Consumers stay: east holds 2 messages that were published there" in out
-    code, out, _ = busway(folder, "show", "--json")
+    code, out, _ = busway(site, "show", "--json")
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
     # Consumers in the west never see a message that a consumer in the east could not process.
-    drain(broker, "east", dead_lettering="2")
-    code, out, _ = busway(folder, "failback", "--json", "--yes")
+    with site.receiver(f"east/{ENTITY}") as receiver:
+        for message in receiver.receive_messages(100, max_wait_time=5):
+            if message.message_id == "2":
+                receiver.dead_letter_message(message)
+            else:
+                receiver.complete_message(message)
+    code, out, _ = busway(site, "failback", "--json", "--yes")
     plain = json.loads(out)
     assert (code, plain["waits_for"], plain["left_behind"]) == (0, None, [])
     (dead,) = plain["dead_lettered"]
     assert (dead["site"], dead["entity"], dead["local"]) == ("east", f"{ENTITY}/$DeadLetterQueue", 1)
-    _, out, _ = busway(folder, "show")
+    _, out, _ = busway(site, "show")
     assert f"{ENTITY}/$DeadLetterQueue" in out
-    assert active(folder) == {"send": "west", "receive": "west"}
+    assert active(site) == {"send": "west", "receive": "west"}
 
 
-def test_without_yes_the_changes_are_shown_and_none_is_made(folder: Path, broker: RunningBroker) -> None:
-    code, out, _ = busway(folder, "switch", "east")
+def test_without_yes_the_changes_are_shown_and_none_is_made(site: Site) -> None:
+    code, out, _ = busway(site, "switch", "east")
     assert (code, "would change" in out, "active.send: west -> east" in out) == (0, True, True)
-    assert active(folder) == {"send": "west", "receive": "west"}
-    busway(folder, "switch", "east", "--yes")
-    publish(broker, "east", local("1"))
-    code, out, _ = busway(folder, "failback")
+    assert active(site) == {"send": "west", "receive": "west"}
+    busway(site, "switch", "east", "--yes")
+    site.send("east/payments", local("1"))
+    code, out, _ = busway(site, "failback")
     assert (code, "active.send: east -> west" in out, "active.receive" in out) == (2, True, False)
     assert "Then it would wait: publishers may send to east for" in out
-    code, out, _ = busway(folder, "failback", "--force", "--json")
+    code, out, _ = busway(site, "failback", "--force", "--json")
     plain = json.loads(out)
     assert (code, len(plain["left_behind"]), plain["active"]) == (0, 1, {"send": "east", "receive": "east"})
     assert any(line.startswith("active.receive: east -> west") for line in plain["changes"])
-    assert active(folder) == {"send": "east", "receive": "east"}
+    assert active(site) == {"send": "east", "receive": "east"}
 
 
-def test_force_reports_the_messages_that_it_leaves_behind(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east", "--yes")
-    publish(broker, "east", copy("1"), local("2"), local("3"))
-    code, out, _ = busway(folder, "failback", "--force", "--yes")
+def test_force_reports_the_messages_that_it_leaves_behind(site: Site) -> None:
+    busway(site, "switch", "east", "--yes")
+    site.send("east/payments", copy("1"), local("2"), local("3"))
+    code, out, _ = busway(site, "failback", "--force", "--yes")
     assert code == 0
     assert f"Left behind in east/{ENTITY}: 2 messages, enqueued 20" in out
-    assert active(folder) == {"send": "west", "receive": "west"}
+    assert active(site) == {"send": "west", "receive": "west"}
 
 
-def test_locked_and_deferred_messages_are_counted(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east", "--yes")
-    publish(broker, "east", local("1"), local("2"))
-    with (
-        ServiceBusClient.from_connection_string(broker.connection_string("east")) as client,
-        client.get_subscription_receiver("payments", "application") as receiver,
-    ):
+def test_locked_and_deferred_messages_are_counted(site: Site) -> None:
+    busway(site, "switch", "east", "--yes")
+    site.send("east/payments", local("1"), local("2"))
+    with site.receiver(f"east/{ENTITY}") as receiver:
         for message in receiver.receive_messages(2, max_wait_time=5)[:1]:
             receiver.defer_message(message)
-        _, out, _ = busway(folder, "show", "--json")
+        _, out, _ = busway(site, "show", "--json")
     assert json.loads(out)["sites"]["east"][0]["local"] == 2
 
 
-def test_more_messages_than_one_request_returns_are_counted(folder: Path, broker: RunningBroker) -> None:
-    busway(folder, "switch", "east", "--yes")
-    publish(broker, "east", *(local(str(number)) for number in range(300)))
-    _, out, _ = busway(folder, "show", "--json")
+def test_more_messages_than_one_request_returns_are_counted(site: Site) -> None:
+    busway(site, "switch", "east", "--yes")
+    site.send("east/payments", *(local(str(number)) for number in range(300)))
+    _, out, _ = busway(site, "show", "--json")
     assert json.loads(out)["sites"]["east"][0] | {"oldest": "", "newest": ""} == {
         "entity": ENTITY,
         "messages": 300,
@@ -189,25 +161,25 @@ def test_more_messages_than_one_request_returns_are_counted(folder: Path, broker
         (["switch", "east", "--role", "sender"], "'sender': unknown role, expected send or receive"),
     ],
 )
-def test_unknown_names_are_reported(arguments: Any, expected: str, folder: Path) -> None:
-    code, _, err = busway(folder, *arguments)
+def test_unknown_names_are_reported(arguments: Any, expected: str, site: Site) -> None:
+    code, _, err = busway(site, *arguments)
     assert code != 0
     assert expected in " ".join(err.replace("│", "").split())
 
 
-def test_a_switch_back_to_the_primary_refers_to_failback(folder: Path) -> None:
+def test_a_switch_back_to_the_primary_refers_to_failback(site: Site) -> None:
     # A mistake in a task must not prevent a switch.
-    (folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
-    code, _, _ = busway(folder, "switch", "east", "--yes")
+    (site.folder / "tasks/mistaken.yaml").write_text("task: x\nsorce: 1\n")
+    code, _, _ = busway(site, "switch", "east", "--yes")
     assert code == 0
     for options in ((), ("--yes",)):
-        code, _, err = busway(folder, "switch", "west", *options)
+        code, _, err = busway(site, "switch", "west", *options)
         assert code == 1
         assert "run `busway failover failback`, which leaves no messages behind" in err
-    code, _, _ = busway(folder, "switch", "west", "--role", "send", "--yes")
+    code, _, _ = busway(site, "switch", "west", "--role", "send", "--yes")
     assert code == 0
-    assert active(folder) == {"send": "west", "receive": "east"}
-    code, _, _ = busway(folder, "switch", "west", "--force", "--yes")
+    assert active(site) == {"send": "west", "receive": "east"}
+    code, _, _ = busway(site, "switch", "west", "--force", "--yes")
     assert code == 0
 
 
@@ -235,50 +207,48 @@ def test_a_switch_back_to_the_primary_refers_to_failback(folder: Path) -> None:
         ("{file: endpoints.json}", "{file: gone.json}", "gone.json: cannot be read"),
     ],
 )
-def test_an_invalid_failover_file_is_reported(before: str, after: str, expected: str, folder: Path) -> None:
-    file = folder / "failover.yaml"
+def test_an_invalid_failover_file_is_reported(before: str, after: str, expected: str, site: Site) -> None:
+    file = site.folder / "failover.yaml"
     text = file.read_text()
     assert before in text
     file.write_text(text.replace(before, after))
-    code, _, err = busway(folder, "show")
+    code, _, err = busway(site, "show")
     assert code == 1
     assert expected in err
 
 
-def test_a_missing_connection_string_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("EAST")
-    code, out, err = busway(folder, "show")
+def test_a_missing_connection_string_is_reported(site: Site) -> None:
+    del site.settings["EAST"]
+    code, out, err = busway(site, "show")
     assert code == 1
     assert "Consumers  west (primary)" in out
     assert "EAST: the app setting is missing" in err
 
 
-@pytest.mark.usefixtures("broker")
-def test_a_missing_entity_is_reported(folder: Path) -> None:
-    file = folder / "failover.yaml"
+def test_a_missing_entity_is_reported(site: Site) -> None:
+    file = site.folder / "failover.yaml"
     file.write_text(file.read_text().replace(ENTITY, "paymnts"))
-    expected = asyncio.run(inspect_site(open_failover(folder, SystemClock()), "east"))
-    assert expected == (
+    expected = (
         "east/paymnts: it cannot be peeked, MessagingEntityNotFoundError; "
         "east answers: check that the entity exists, and the right to listen"
     )
+    assert json.loads(busway(site, "show", "--json")[1])["sites"]["east"] == {"error": expected}
 
 
-def with_register(folder: Path, register: Any) -> None:
-    file = folder / "failover.yaml"
+def with_register(site: Path, register: Any) -> None:
+    file = site.folder / "failover.yaml"
     text = file.read_text()
-    for site in ("west", "east"):
-        text = text.replace(f"connection: {site}}}", f"connection: {site}, name: {site}.example.test}}")
+    for name in ("west", "east"):
+        text = text.replace(f"connection: {name}}}", f"connection: {name}, name: {name}.example.test}}")
     aliases = "aliases: {send: bus-send.example.test, receive: bus-receive.example.test}\n"
     file.write_text(text.replace("endpoints: {file: endpoints.json}", aliases + register))
 
 
-@pytest.mark.usefixtures("broker")
-def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
-    with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
-    zone = folder / "example.test.zone"
+def test_a_zone_is_switched_by_the_same_commands(site: Site) -> None:
+    with_register(site, "zone: {file: example.test.zone, origin: example.test}")
+    zone = site.folder / "example.test.zone"
     zone.write_text(ZONE)
-    code, out, _ = busway(folder, "switch", "east", "--yes")
+    code, out, _ = busway(site, "switch", "east", "--yes")
     assert code == 0
     assert "bus-send.example.test. CNAME west.example.test. -> east.example.test." in out
     assert "SOA serial 2026112101 -> 2026112102" in out
@@ -288,28 +258,28 @@ def test_a_zone_is_switched_by_the_same_commands(folder: Path) -> None:
         ("20", "Consumers stay: publishers do not see the change yet. Now let the name server load the zone"),
         ("0", " s more (time to live). Run it again with --wait SECONDS."),
     ):
-        code, out, _ = busway(folder, "failback", "--wait", seconds, "--yes")
+        code, out, _ = busway(site, "failback", "--wait", seconds, "--yes")
         assert code == 2
         assert expected in out
-        settled(folder, zone.name)
-    code, out, _ = busway(folder, "failback", "--force", "--json", "--yes")
+        settled(site, zone.name)
+    code, out, _ = busway(site, "failback", "--force", "--json", "--yes")
     plain = json.loads(out)
     assert (code, plain["active"]) == (0, {"send": "west", "receive": "west"})
     assert plain["version"] == "2026112104"
 
 
-def test_with_one_alias_a_failback_waits_while_messages_are_left(folder: Path, broker: RunningBroker) -> None:
-    with_register(folder, "zone: {file: example.test.zone, origin: example.test}")
-    file = folder / "failover.yaml"
+def test_with_one_alias_a_failback_waits_while_messages_are_left(site: Site) -> None:
+    with_register(site, "zone: {file: example.test.zone, origin: example.test}")
+    file = site.folder / "failover.yaml"
     file.write_text(file.read_text().replace("bus-receive.example", "bus-send.example"))
-    (folder / "example.test.zone").write_text(ZONE)
-    busway(folder, "switch", "east", "--yes")
-    publish(broker, "east", local("1"))
-    code, out, _ = busway(folder, "failback", "--yes")
+    (site.folder / "example.test.zone").write_text(ZONE)
+    busway(site, "switch", "east", "--yes")
+    site.send("east/payments", local("1"))
+    code, out, _ = busway(site, "failback", "--yes")
     assert code == 2
     assert "Publishers and consumers stay: east holds 1 messages that were published there" in out
 
 
-def test_an_azure_zone_is_opened_without_a_request(folder: Path) -> None:
-    with_register(folder, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
-    assert open_failover(folder, SystemClock()).register.where == "Azure DNS zone example.test"
+def test_an_azure_zone_is_opened_without_a_request(site: Site) -> None:
+    with_register(site, "azure_dns: {subscription: sub, resource_group: group, zone: example.test}")
+    assert open_failover(site.folder, SystemClock()).register.where == "Azure DNS zone example.test"

@@ -1,59 +1,43 @@
 """`busway try` over the wire: it shows what a task would do with the messages at its source, and changes nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import yaml
-from azure.eventhub import EventData, EventHubProducerClient
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from typer.testing import CliRunner, Result
+from azure.servicebus import ServiceBusMessage
+from typer.testing import Result
 
-from broker.tests.sdk_calls import SendMessages, TakeEntity
-from busway_broker.thread import RunningBroker
-from cli.main import app
+from tests.site import Site
 
-CONNECTIONS = {
-    "west": {"kind": "service-bus", "setting": "WEST"},
-    "east": {"kind": "service-bus", "setting": "EAST"},
-    "hubs": {"kind": "event-hubs", "setting": "HUBS"},
-}
-
-
-class RunTask(Protocol):
-    """Runs `busway try` for a task with the given keys; *without* names the settings that are missing."""
-
-    def __call__(self, *arguments: str, without: Sequence[str] = (), **task: Any) -> Result: ...
+ENTITIES = """
+west: {queues: {plain: , sessions: {requires_session: true}, rejects: }, hubs: {hub: {partition_count: 2}}}
+east: {queues: [copies, express]}
+"""
 
 
 @pytest.fixture
-def run(broker: RunningBroker, tmp_path: Path) -> RunTask:
-    """Return a function that runs `busway try` on one task of its own configuration."""
-    settings = {name.upper(): broker.connection_string(name) for name in CONNECTIONS}
+def site(tmp_path: Path) -> Iterator[Site]:
+    with Site(tmp_path, ENTITIES) as site:
+        yield site
 
-    def run_task(*arguments: str, without: Sequence[str] = (), **task: Any) -> Result:
-        (tmp_path / "tasks").mkdir(exist_ok=True)
-        (tmp_path / "connections.yaml").write_text(yaml.safe_dump(CONNECTIONS))
-        document = {"task": "copy", "routes": [{"target": {"connection": "east", "queue": "copies"}}], **task}
-        (tmp_path / "tasks/copy.yaml").write_text(yaml.safe_dump(document))
-        given = {name: None if name in without else value for name, value in settings.items()}
-        return CliRunner().invoke(app, ["try", "copy", "--config", str(tmp_path), *arguments], env=given)
 
-    return run_task
+def run(site: Site, *arguments: str, **task: Any) -> Result:
+    """Run `busway try` for a task with the given keys."""
+    routes = [{"target": {"connection": "east", "queue": "copies"}}]
+    site.configure(yaml.safe_dump({"task": "copy", "routes": routes, **task}))
+    return site.run("try", "copy", *arguments)
 
 
 EDITORS = [{"filter": "kind <> 'test'"}, {"reduce": {"drop": ["[].note"]}}, {"split": {}}]
 
 
-def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
-    broker: RunningBroker, entity: TakeEntity, publish: SendMessages, run: RunTask, tmp_path: Path
-) -> None:
-    queue = entity("plain")
-    publish(
-        queue,
-        [
+def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(site: Site, tmp_path: Path) -> None:
+    site.send(
+        "west/plain",
+        *[
             ServiceBusMessage(
                 '[{"n": 1.50, "note": "x"}, {"n": 2}]',
                 message_id="a",
@@ -64,7 +48,7 @@ def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
         ],
     )
     task: dict[str, Any] = {
-        "source": {"connection": "west", "queue": queue},
+        "source": {"connection": "west", "queue": "plain"},
         "editors": EDITORS,
         "routes": [
             {
@@ -76,9 +60,9 @@ def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
         ],
         "ttl": {"stamp": "PT2M"},
     }
-    before = broker.counts("west")[queue], broker.counts("east")
+    before = site.broker.counts("west")["plain"], site.broker.counts("east")
     saved = tmp_path / "saved.jsonl"
-    result = run("--peek", "10", "--save", str(saved), **task)
+    result = run(site, "--peek", "10", "--save", str(saved), **task)
     assert result.exit_code == 1
     for text in (
         "message 1 of 3: a, sequence number 1",
@@ -91,29 +75,29 @@ def test_messages_of_a_queue_are_shown_step_by_step_and_stay_there(
         "    + property express: 1 (long)",
         "  → part 1: would be sent to east/express",
         "  editors[1].reduce: rejected: NotJson: reduce: body is not JSON, line 1 column 1: expecting value",
-        f"  → would be rejected (edited) and sent to west/{queue}/$DeadLetterQueue",
+        "  → would be rejected (edited) and sent to west/plain/$DeadLetterQueue",
         "  → would be withheld, filtered: withheld by an editor",
         "3 messages tried, nothing was changed; would be: 2 sent, 1 rejected, 1 filtered",
     ):
         assert any(line.startswith(text) for line in result.output.splitlines()), text
-    assert (broker.counts("west")[queue], broker.counts("east")) == before
-    again = run("--messages", str(saved), **task)
+    assert (site.broker.counts("west")["plain"], site.broker.counts("east")) == before
+    again = run(site, "--messages", str(saved), **task)
     assert (again.exit_code, again.output) == (1, result.output)
 
 
-def test_json_output_has_a_document_for_each_message(entity: TakeEntity, publish: SendMessages, run: RunTask) -> None:
-    queue = entity("plain")
-    publish(queue, ServiceBusMessage("text", message_id="a"))
+def test_json_output_has_a_document_for_each_message(site: Site) -> None:
+    site.send("west/plain", ServiceBusMessage("text", message_id="a"))
     result = run(
+        site,
         "--peek",
         "1",
         "--json",
-        source={"connection": "west", "queue": queue},
+        source={"connection": "west", "queue": "plain"},
         editors=[{"properties": {"action": "SET colour = 'red'"}}],
     )
     assert result.exit_code == 0
     (document,) = map(json.loads, result.output.splitlines())
-    assert (document["source"], document["sequence_number"]) == (f"west/{queue}", 1)
+    assert (document["source"], document["sequence_number"]) == ("west/plain", 1)
     assert document["message"] == {"message-id": '"a"', "body": "text"}
     assert document["steps"][1] == {
         "step": "editors[0].properties",
@@ -125,13 +109,14 @@ def test_json_output_has_a_document_for_each_message(entity: TakeEntity, publish
     ]
 
 
-def test_sessions_are_delivered_one_by_one(entity: TakeEntity, publish: SendMessages, run: RunTask) -> None:
-    queue = entity("sessions")
-    publish(queue, [ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id=f"s{n % 2}") for n in range(4)])
+def test_sessions_are_delivered_one_by_one(site: Site) -> None:
+    messages = (ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id=f"s{n % 2}") for n in range(4))
+    site.send("west/sessions", *messages)
     result = run(
+        site,
         "--peek",
         "4",
-        source={"connection": "west", "queue": queue, "sessions": True},
+        source={"connection": "west", "queue": "sessions", "sessions": True},
         editors=[{"batch": {}}],
     )
     assert result.exit_code == 0, result.output
@@ -140,36 +125,31 @@ def test_sessions_are_delivered_one_by_one(entity: TakeEntity, publish: SendMess
     assert "  editors[0].batch: continues with message 1" in result.output
 
 
-def test_dead_letters_are_read_from_their_queue(
-    client: ServiceBusClient, entity: TakeEntity, publish: SendMessages, run: RunTask
-) -> None:
-    queue = entity("plain")
-    publish(queue, ServiceBusMessage("text", message_id="a"))
-    with client.get_queue_receiver(queue) as receiver:
+def test_dead_letters_are_read_from_their_queue(site: Site) -> None:
+    site.send("west/plain", ServiceBusMessage("text", message_id="a"))
+    with site.receiver("west/plain") as receiver:
         (message,) = receiver.receive_messages(1)
         receiver.dead_letter_message(message, reason="why")
     result = run(
+        site,
         "--peek",
         "1",
-        source={"connection": "west", "queue": queue, "dead_letter": True},
+        source={"connection": "west", "queue": "plain", "dead_letter": True},
         rejects={"connection": "west", "queue": "rejects"},
     )
     assert result.exit_code == 0, result.output
     assert '+ property repl-dlq-reason: "why"' in result.output
 
 
-def test_the_last_events_of_the_partitions_of_the_task_are_shown(
-    broker: RunningBroker, entity: TakeEntity, run: RunTask
-) -> None:
-    hub = entity("hub")
-    with EventHubProducerClient.from_connection_string(broker.connection_string("hubs"), eventhub_name=hub) as producer:
-        for n in range(6):
-            producer.send_batch([EventData(f"event {n}")], partition_id=str(n % 2))
+def test_the_last_events_of_the_partitions_of_the_task_are_shown(site: Site) -> None:
+    for n in range(6):
+        site.publish_events("west/hub", f"event {n}", partition_id=str(n % 2))
     result = run(
+        site,
         "--peek",
         "2",
         "--body",
-        source={"connection": "hubs", "hub": hub, "consumer_group": "second", "partitions": [1]},
+        source={"connection": "hub-west", "hub": "hub", "consumer_group": "second", "partitions": [1]},
         rejects={"connection": "west", "queue": "rejects"},
     )
     assert result.exit_code == 0, result.output
@@ -182,18 +162,17 @@ def test_the_last_events_of_the_partitions_of_the_task_are_shown(
     ]
 
 
-def test_a_dry_run_that_fails_has_another_exit_code(entity: TakeEntity, run: RunTask, tmp_path: Path) -> None:
-    queue: dict[str, Any] = {"source": {"connection": "west", "queue": entity("plain")}}
-    empty = run("--peek", "1", **queue)
+def test_a_dry_run_that_fails_has_another_exit_code(site: Site, tmp_path: Path) -> None:
+    queue: dict[str, Any] = {"source": {"connection": "west", "queue": "plain"}}
+    empty = run(site, "--peek", "1", **queue)
     assert (empty.exit_code, empty.stderr) == (2, f"west/{queue['source']['queue']}: has no messages to try\n")
-    missing = run("--peek", "1", without=("WEST",), **queue)
-    assert missing.exit_code == 2
-    assert "WEST" in missing.stderr
-    gone = run("--peek", "1", source={"connection": "west", "queue": "gone"})
+    gone = run(site, "--peek", "1", source={"connection": "west", "queue": "gone"})
     assert (gone.exit_code, "west/gone: it cannot be peeked" in gone.stderr) == (2, True)
-    hub = run(
-        "--peek", "1", source={"connection": "hubs", "hub": "gone"}, rejects={"connection": "west", "queue": "rejects"}
-    )
-    assert (hub.exit_code, "hubs/gone: " in hub.stderr) == (2, True)
-    assert run("--peek", "1", "--messages", str(tmp_path / "x"), **queue).exit_code == 2
-    assert run("--messages", str(tmp_path / "x"), **queue).exit_code == 2
+    rejects = {"connection": "west", "queue": "rejects"}
+    hub = run(site, "--peek", "1", source={"connection": "hub-west", "hub": "gone"}, rejects=rejects)
+    assert (hub.exit_code, "hub-west/gone: " in hub.stderr) == (2, True)
+    assert run(site, "--peek", "1", "--messages", str(tmp_path / "x"), **queue).exit_code == 2
+    assert run(site, "--messages", str(tmp_path / "x"), **queue).exit_code == 2
+    del site.settings["WEST"]
+    missing = run(site, "--peek", "1", **queue)
+    assert (missing.exit_code, "WEST" in missing.stderr) == (2, True)

@@ -70,12 +70,6 @@ def test_every_problem_is_printed_with_the_path_of_its_file(folder: Path) -> Non
     assert result.stdout == ""
 
 
-def test_a_missing_folder_is_a_problem(tmp_path: Path) -> None:
-    result = check(tmp_path / "nowhere")
-    assert result.exit_code == 1
-    assert f"{tmp_path / 'nowhere'}: there is no such folder (name the folder that contains" in result.stderr
-
-
 def test_the_configuration_of_the_repository_has_no_problem() -> None:
     result = check(Path(__file__).parents[3] / "config")
     assert result.exit_code == 0
@@ -109,16 +103,16 @@ def test_a_warning_fails_only_a_strict_check() -> None:
     assert strict.stderr == result.stderr
 
 
-def test_given_entities_are_checked(tmp_path: Path) -> None:
-    folder = tmp_path / "config"
-    shutil.copytree(GOLDEN / "07-default-left-beside-a-rule", folder)
+def test_entities_in_the_folder_or_given_ones_are_checked(tmp_path: Path) -> None:
+    by_default = check(GOLDEN / "07-default-left-beside-a-rule")
+    folder = shutil.copytree(GOLDEN / "07-default-left-beside-a-rule", tmp_path / "config")
     tmp_path.joinpath("host.json").write_text('{"functionTimeout": "02:00:00"}', encoding="utf-8")
     moved = (folder / "entities").rename(tmp_path / "elsewhere")
     west, east = str(moved / "west.json"), f"east={moved / 'east.json'}"
-    result = check(folder, "--entities", west, "--entities", east)
-    assert result.exit_code == 1
-    assert "warning default-beside-action: " in result.stderr
-    assert "Not checked" not in result.stderr
+    for result in (by_default, check(folder, "--entities", west, "--entities", east)):
+        assert result.exit_code == 1
+        assert "warning default-beside-action: " in result.stderr
+        assert "Not checked" not in result.stderr
     half = check(folder, "--entities", west)
     assert any(line.startswith("Not checked ") and " of east; " in line for line in half.stderr.splitlines())
 
@@ -139,17 +133,13 @@ def test_host_file_above_the_folder_is_checked(tmp_path: Path) -> None:
     assert "host.json.functionTimeout: 2, expected text" in invalid.stderr
 
 
-def test_entities_that_cannot_be_read_are_a_problem(folder: Path) -> None:
-    result = check(folder, "--entities", folder / "west.json")
-    assert result.exit_code == 1
-    assert "west.json: cannot be read" in result.stderr
-
-
-def test_entities_in_the_folder_are_checked_by_default() -> None:
-    result = check(GOLDEN / "07-default-left-beside-a-rule")
-    assert result.exit_code == 1
-    assert "warning default-beside-action: " in result.stderr
-    assert "Not checked" not in result.stderr
+def test_what_cannot_be_read_is_a_problem(folder: Path) -> None:
+    for arguments, problem in (
+        ((folder / "nowhere",), f"{folder / 'nowhere'}: there is no such folder (name the folder that contains"),
+        ((folder, "--entities", folder / "west.json"), "west.json: cannot be read"),
+    ):
+        result = check(*arguments)
+        assert (result.exit_code, problem in result.stderr) == (1, True)
 
 
 def test_several_folders_are_checked_and_one_invalid_folder_fails_the_command() -> None:

@@ -15,9 +15,19 @@ from shared.tasks.files import load
 EXAMPLES = Path(__file__).parents[3] / "config/examples"
 
 
-def test_a_namespace_file_is_named_after_its_connection(tmp_path: Path) -> None:
-    folder = tmp_path / "config"
-    shutil.copytree(EXAMPLES / "all-active", folder)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / "all-active", tmp_path / "config"))
+
+
+def refused(*arguments: str | Path) -> str:
+    """Return the error of a command that fails before it starts anything."""
+    result = CliRunner().invoke(app, [*map(str, arguments)], env={"WEST": None})
+    assert (result.exit_code, result.stdout) == (1, "")
+    return result.stderr
+
+
+def test_a_namespace_file_is_named_after_its_connection(folder: Path) -> None:
     (folder / "connections.yaml").write_text(
         "west: {kind: service-bus, setting: FIRST}\neast: {kind: service-bus, setting: SECOND, site: far-east}\n"
     )
@@ -25,55 +35,41 @@ def test_a_namespace_file_is_named_after_its_connection(tmp_path: Path) -> None:
     assert [settings_of(file, connections) for file in beside(folder)] == [{"SECOND"}, {"FIRST"}]
 
 
-def test_a_namespace_file_without_a_connection_is_reported_before_the_start(tmp_path: Path) -> None:
-    folder = tmp_path / "config"
-    shutil.copytree(EXAMPLES / "all-active", folder)
+def test_a_namespace_file_without_a_connection_is_reported_before_the_start(folder: Path) -> None:
     (folder / "entities/east.json").rename(folder / "entities/aest.json")
-    result = CliRunner().invoke(app, ["start", str(folder)])
-    assert result.exit_code == 1
     problem = f"its name is not that of a connection of the same kind in {folder} (expected one of west, east)"
-    assert f"entities/aest.json: {problem}" in result.stderr
+    assert f"entities/aest.json: {problem}" in refused("start", folder)
 
 
-def test_a_missing_queue_is_reported_before_the_start(tmp_path: Path) -> None:
-    folder = tmp_path / "config"
-    shutil.copytree(EXAMPLES / "all-active", folder)
+def test_a_missing_queue_is_reported_before_the_start(folder: Path) -> None:
     entities = folder / "entities/east.json"
     entities.write_text(entities.read_text().replace('"orders"', '"orders-old"'))
-    result = CliRunner().invoke(app, ["start", str(folder), "--port", "0"])
-    assert result.exit_code == 1
-    assert "all-active.yaml: document 1: routes[0].target" in result.stderr
+    problem = refused("start", folder, "--port", "0")
+    assert "all-active.yaml: document 1: routes[0].target" in problem
     assert (
         "east has no topic orders (create it, on this machine with `busway plan --config-json config/entities`"
-        in result.stderr
+        in problem
     )
-    assert "Starting" not in result.stdout
 
 
-def test_a_port_in_use_is_reported_before_the_start() -> None:
+def test_a_port_in_use_is_reported_before_the_start(folder: Path) -> None:
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
-        result = CliRunner().invoke(app, ["start", str(EXAMPLES / "all-active"), "--port", str(port)])
-    assert result.exit_code == 1
+        problem = refused("start", folder, "--port", str(port))
     hint = "(stop the other program, or let every port be a free one: --port 0)"
-    assert f"port {port}: is in use, expected a free port for a namespace {hint}" in result.stderr
-    assert "Starting" not in result.stdout
+    assert f"port {port}: is in use, expected a free port for a namespace {hint}" in problem
 
 
-def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["start", str(tmp_path / "nowhere")])
-    assert result.exit_code == 1
-    assert "there is no such folder" in result.stderr
-
-
-def test_sending_to_an_unknown_connection_lists_the_known_ones() -> None:
-    result = CliRunner().invoke(app, ["send", "--config", str(EXAMPLES / "all-active"), "wset/orders", "hello"])
-    assert result.exit_code == 1
-    assert "wset/orders: is not an entity of a connection (expected west/ENTITY, east/ENTITY)" in result.stderr
-
-
-def test_receiving_without_the_app_setting_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WEST", raising=False)
-    result = CliRunner().invoke(app, ["receive", "--config", str(EXAMPLES / "all-active"), "west/orders"])
-    assert result.exit_code == 1
-    assert "WEST: the app setting is missing" in result.stderr
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("start", "nowhere"), "there is no such folder"),
+        (
+            ("send", "--config", EXAMPLES / "all-active", "wset/orders", "hello"),
+            "wset/orders: is not an entity of a connection (expected west/ENTITY, east/ENTITY)",
+        ),
+        (("receive", "--config", EXAMPLES / "all-active", "west/orders"), "WEST: the app setting is missing"),
+    ],
+)
+def test_what_a_command_is_not_given_is_named(arguments: tuple[str | Path, ...], problem: str) -> None:
+    assert problem in refused(*arguments)

@@ -153,70 +153,60 @@ def test_a_new_partitioned_target_detects_duplicates_only_if_topology_asks_for_i
     } == expected
 
 
+PLAIN = task("a", "connection: west, queue: q", "connection: east, queue: o")
+ORDERED = task("a", "connection: west, queue: q, sessions: true", "connection: east, queue: o")
+
+
+def ruled(name: str, source: str, rule: str) -> str:
+    return task(name, f'connection: west, {source}, rule: {{filter: "{rule}"}}', "connection: east, queue: o")
+
+
 @pytest.mark.parametrize(
     ("tasks", "topology", "expected"),
     [
         (
-            (
-                task(
-                    "a",
-                    'connection: west, topic: t, subscription: s, rule: {filter: "x = 1"}',
-                    "connection: east, queue: o",
-                ),
-                task(
-                    "b",
-                    'connection: west, topic: T, subscription: S, rule: {filter: "x = 2"}',
-                    "connection: east, queue: o",
-                ),
-            ),
+            (ruled("a", "topic: t, subscription: s", "x = 1"), ruled("b", "topic: T, subscription: S", "x = 2")),
             None,
             "wants x = 2 on subscription t/s, but",
         ),
         (
-            (
-                task("a", "connection: west, queue: q, sessions: true", "connection: east, queue: o"),
-                task("b", "connection: west, queue: q", "connection: east, queue: o"),
-            ),
+            (ORDERED, PLAIN.replace("task: a", "task: b")),
             None,
             "needs queue q with requires_session false, but a says `sessions: true`",
         ),
         (
-            (task("a", "connection: west, queue: q, sessions: true", "connection: east, queue: o"),),
+            (ORDERED,),
             "west: {queues: {q: {sessions: false}}}",
             "says requires_session false, but a says `sessions: true`, which needs true",
         ),
         (
-            (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
+            (PLAIN,),
             "west: {queues: {q: {max_delivery_count: 3}}}",
             "says max_delivery_count 3, but an outage of three days takes 288 deliveries of 15 min",
         ),
         (
-            (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
+            (PLAIN,),
             "north: {queues: {q: {}}}\nplant: {queues: {q: {}}}",
             "north: is not a connection (connections.yaml has west, east, plant)",
         ),
+        ((PLAIN,), "plant: {queues: {q: {}}}", "plant: is of kind event-hubs, expected hubs"),
         (
-            (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
-            "plant: {queues: {q: {}}}",
-            "plant: is of kind event-hubs, expected hubs",
-        ),
-        (
-            (task("a", "connection: west, queue: q", "connection: east, queue: o"),),
+            (PLAIN,),
             "west: {queues: {q: {lock_duration: PT9M, color: red}}}",
             "west.queues.q.color: unknown key",
         ),
         (
-            (task("a", "connection: west, queue: 'a b'", f"connection: east, queue: {'x' * 261}"),),
+            (PLAIN.replace("queue: o", f"queue: {'x' * 261}"),),
             None,
             "has a name of 261 characters, expected at most 260 (shorten it)",
         ),
         (
-            (task("a", "connection: west, queue: 'a b'", "connection: east, queue: o"),),
+            (PLAIN.replace("queue: q", "queue: 'a b'"),),
             None,
             "has a name that the service refuses, expected letters, digits, . - _ or /",
         ),
         (
-            (task("a", f"connection: west, topic: t, subscription: {'s' * 51}", "connection: east, queue: o"),),
+            (PLAIN.replace("queue: q", f"topic: t, subscription: {'s' * 51}"),),
             None,
             "has a name of 51 characters, expected at most 50",
         ),
