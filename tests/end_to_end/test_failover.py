@@ -235,7 +235,7 @@ def test_a_missing_entity_is_reported(site: Site) -> None:
     assert json.loads(busway(site, "show", "--json")[1])["sites"]["east"] == {"error": expected}
 
 
-def with_register(site: Path, register: Any) -> None:
+def with_register(site: Site, register: str) -> None:
     file = site.folder / "failover.yaml"
     text = file.read_text()
     for name in ("west", "east"):
