@@ -104,6 +104,8 @@ async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) ->
     import os
     from dataclasses import replace
 
+    from azure.core.exceptions import AzureError
+
     from cli.places import lacks_token, line_of
     from shared.assembly.outputs import closing_outputs
     from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
@@ -116,8 +118,10 @@ async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) ->
         if isinstance(error.__cause__, TimeoutError):
             late = f"no answer in {_ANSWER_SECONDS:.0f} s; whether it has taken the messages is not known"
             raise TargetUnavailable(f"{place}: {late}") from error
-        if error.__cause__ is not None and lacks_token(error.__cause__):
-            raise TargetRefused(f"{place}: {line_of(error.__cause__)}") from error
+        # The SDK says more about a connection than the log of a task, which repeats it, has room for.
+        cause = error.__cause__
+        if isinstance(cause, AzureError) and (isinstance(error, TargetUnavailable) or lacks_token(cause)):
+            raise TargetUnavailable(f"{place}: {line_of(cause)}") from error
         if isinstance(error, MessageRejected):
             raise TargetRefused(error.description) from error
         raise error
