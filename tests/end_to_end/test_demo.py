@@ -52,7 +52,7 @@ def test_all_expectations_hold_for_recorded_webhooks() -> None:
 def test_other_messages_can_be_sent(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text(
-        '{"body": "one", "session": "s", "properties": {"c": {"type": "char", "value": "é"}}}\n{"body": {}}'
+        '{"body": "one", "session_id": "s", "properties": {"c": {"type": "char", "value": "é"}}}\n{"body": {}}'
     )
     with BuswayProcess("demo", "--file", str(file)) as demo:
         code, out, err = demo.result(300)

@@ -26,10 +26,9 @@ east:
   queues:
     express: {requires_session: true}
     orders:
-    payments: {status: SendDisabled}
     there:
     small: {max_message_size: 100}
-  topics: {news: [application]}
+  topics: {news: [application], payments: {status: SendDisabled, subscriptions: [application]}}
 hubs: {hubs: {telemetry: {partition_count: 2}, copies: {partition_count: 2}}}
 """
 TASKS = """
@@ -42,7 +41,7 @@ routes:
 ---
 task: payments
 source: {connection: west, queue: payments}
-routes: [{target: {connection: east, queue: payments}}]
+routes: [{target: {connection: east, topic: payments}}]
 ---
 task: back
 source: {connection: east, queue: there}
