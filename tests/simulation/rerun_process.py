@@ -13,6 +13,7 @@ from cli.replay.plan import Plan
 from shared.errors import BuswayError
 from shared.resend.ledger import DONE, Ledger
 from shared.resend.pipeline_delivery import OPTIONS
+from shared.resend.places import place_at
 from shared.resend.run import Run
 from shared.resend.source import CopySource
 from tests.simulation.instance import entity_of
@@ -96,7 +97,9 @@ class RerunProcess(OperatorProcess):
     async def _repair(self, manifest: Sequence[Missing], reports: list[Report]) -> BuswayError | None:
         world = self._world
         loaded = configuration(world.topology)
-        places = [(alias, entity) for alias, _, entity in (copy.partition("/") for copy in world.rerun.copies)]
+        places = [
+            place_at(alias, entity, loaded) for alias, _, entity in (copy.partition("/") for copy in world.rerun.copies)
+        ]
         repair = Repair(loaded, world.settings, places, self._ledger, reports.append, consumer_group=GROUP)
         async with self._ledger, self.outputs() as outputs:
             sink = SimulatedSink(world, self)
