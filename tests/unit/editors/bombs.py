@@ -41,11 +41,11 @@ def _container(schema: Any, count: int, block: bytes, codec: bytes = b"null") ->
         {"avro.schema": json.dumps(schema).encode(), "avro.codec": codec}
     )
     if codec == b"deflate":
-        deflate = zlib.compressobj(9, wbits=-15)
-        block = deflate.compress(block) + deflate.flush()
+        block = zlib.compress(block, 1, wbits=-15)
     return b"".join((b"Obj\x01", meta, _SYNC, _long(count), _long(len(block)), block, _SYNC))
 
 
+_INFLATING = gzip.compress(bytes(17 * KIB * KIB), 1)
 _NULLS = [{"name": f"n{number}", "type": "null"} for number in range(95)]
 _RECORD = {"type": "record", "name": "R", "fields": [{"name": "b", "type": "boolean"}, *_NULLS]}
 _LISTS = {"type": "record", "name": "L", "fields": [{"name": "l", "type": {"type": "array", "items": _RECORD}}]}
@@ -80,7 +80,7 @@ REJECTED: dict[str, Bomb] = {
     "jmespath-replace": _transform("replace(a, 'x', b)", {"a": "x" * 50 * KIB, "b": "y" * 50 * KIB}),
     "jmespath-nested-map": _transform("map(&map(&@, `" + json.dumps(list(range(2000))) + "`), a)", {"a": [0] * 50_000}),
     "json-schema-nested-quantifiers": _schema({"pattern": "^(a+)+$"}, "a" * 40 + "!"),
-    "gzip-that-becomes-large": Bomb({"decompress": {"encoding": "gzip"}}, gzip.compress(bytes(17 * KIB * KIB))),
+    "gzip-that-becomes-large": Bomb({"decompress": {"encoding": "gzip"}}, _INFLATING),
     "protobuf-any": Bomb(
         {"transcode": {"from": {"format": "protobuf", "descriptors": "d.pb", "message": "acme.Order"}, "to": "json"}},
         as_field(ANY_BOMBS["an Any in an Any, 2,000 times"]),
@@ -94,7 +94,7 @@ HARMLESS: dict[str, Bomb] = {
         {"properties": {"a": {"uniqueItems": True}}}, {"a": [{"k": number} for number in range(3500)]}
     ),
     "gzip-of-many-members": Bomb(
-        {"decompress": {"encoding": "gzip"}}, gzip.compress(bytes(15 * KIB * KIB)) + gzip.compress(b"") * 990
+        {"decompress": {"encoding": "gzip"}}, gzip.compress(bytes(15 * KIB * KIB), 1) + gzip.compress(b"") * 990
     ),
     "many-empty-lists-in-json": Bomb({"transcode": {"from": "json", "to": "cbor"}}, b"[" + b"[]," * 80_000 + b"1]"),
 }
@@ -154,7 +154,7 @@ BODIES: dict[str, bytes] = {
             "content_type": None,
         }
     ).encode(),
-    "gzip": gzip.compress(bytes(17 * KIB * KIB)),
+    "gzip": _INFLATING,
     "zstd": zstandard.compress(bytes(17 * KIB * KIB)),
     "brotli": brotli.compress(bytes(17 * KIB * KIB), quality=1),
     "Avro container": _container(_LISTS, 1, _long(_SIZE) + b"\x00" * _SIZE + b"\x00", b"deflate"),

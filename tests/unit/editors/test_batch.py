@@ -255,24 +255,27 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("schema", "records", "codec", "end", "problem"),
     [
-        ("", "not an Avro container"),
-        ("Obj\x01", "an Avro container that is damaged"),
-        (container(PLAIN, [{"body": b"x"}])[:-20], "damaged"),
-        (container(ARRAYS, [{"body": b"x", "x": [None] * 10_000_000}]), "schema that cannot be used"),
-        (container(NO_BODY, [{"text": "x"}] * 11), "more than 10"),
-        (container(NO_BODY, [{"text": "x" * 100}] * 3)[:-20], "damaged"),
-        (container(PLAIN, [{"body": None}]), "is not bytes"),
-        (container(PLAIN, [{"body": bytes(17 << 20)}], "deflate"), "more than 16777216 bytes"),
-        (container(PLAIN, [{"body": b"x"}], "bzip2"), "unsupported codec"),
-        (container(PLAIN, [{"body": b"x"}] * 11), "more than 10"),
-        (container(FOREIGN, [{"body": b"x", "amqp": b"\x01\x02"}]), "cannot be read"),
-        (container(FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}]), "other kinds"),
+        (PLAIN, [{"body": b"x"}], "null", 0, "not an Avro container"),
+        (PLAIN, [{"body": b"x"}], "null", 4, "an Avro container that is damaged"),
+        (PLAIN, [{"body": b"x"}], "null", -20, "damaged"),
+        (ARRAYS, [{"body": b"x", "x": 10_000_000}], "null", None, "schema that cannot be used"),
+        (NO_BODY, [{"text": "x"}] * 11, "null", None, "more than 10"),
+        (NO_BODY, [{"text": "x" * 100}] * 3, "null", -20, "damaged"),
+        (PLAIN, [{"body": None}], "null", None, "is not bytes"),
+        (PLAIN, [{"body": bytes(17 << 20)}], "deflate", None, "more than 16777216 bytes"),
+        (PLAIN, [{"body": b"x"}], "bzip2", None, "unsupported codec"),
+        (PLAIN, [{"body": b"x"}] * 11, "null", None, "more than 10"),
+        (FOREIGN, [{"body": b"x", "amqp": b"\x01\x02"}], "null", None, "cannot be read"),
+        (FOREIGN, [{"body": b"x", "amqp": b"\x00\x53\x75\xa0\x01x"}], "null", None, "other kinds"),
     ],
 )
-def test_an_invalid_or_malicious_container_is_rejected(content: Any, problem: str | None) -> None:
-    whole = message(1, body=content.encode("latin-1"))
+def test_an_invalid_or_malicious_container_is_rejected(
+    schema: dict[str, Any], records: list[dict[str, Any]], codec: str, end: int | None, problem: str
+) -> None:
+    written = [{name: [None] * value if name == "x" else value for name, value in one.items()} for one in records]
+    whole = message(1, body=container(schema, written, codec)[:end].encode("latin-1"))
     with pytest.raises(MessageRejected, match=problem) as caught:
         split(whole, **{"from": "avro", "max_count": 10})
     assert caught.value.description.startswith("split: ")
