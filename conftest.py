@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 AZURE_SETTINGS = ("BUSWAY_TEST_WEST", "BUSWAY_TEST_EAST")
 
 JOBS = "tests/jobs/"
+# One worker has Spark, and one the syntax trees of all modules.
+AT_ONCE = JOBS, "tests/architecture/"
+# Their tests wait for processes and timers.
+WAITING = "tests/clients/", "tests/end_to_end/", "tests/faults/", "tests/wire/", "broker/tests/test_"
 # The SDKs leave a socket open when a connection fails while it is being opened.
 LEAVING = "tests/clients/", "broker/tests/"
 LEFT_OVER = "ignore::pytest.PytestUnraisableExceptionWarning"
@@ -29,21 +33,32 @@ settings.load_profile("few")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one worker, and all files of the nightly job to the same one: Spark starts once."""
+    """
+    Give each file to one worker, and all files of the nightly job to the same one: Spark starts once.
+
+    Most long files, which come first, wait. Two workers begin at the other end, so that both cores have work meanwhile.
+    """
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped,unused-ignore]  # noqa: PLC0415 - not installed with other versions of Spark
 
-    class OneSpark(LoadFileScheduling):  # type: ignore[misc,unused-ignore]
+    class BothEnds(LoadFileScheduling):  # type: ignore[misc,unused-ignore]
         def _split_scope(self, nodeid: str) -> str:
-            return JOBS if nodeid.startswith(JOBS) else str(super()._split_scope(nodeid))
+            return next((folder for folder in AT_ONCE if nodeid.startswith(folder)), str(super()._split_scope(nodeid)))
 
-    return OneSpark(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            if node.gateway.id in ("gw0", "gw1"):
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
+
+    return BothEnds(config, log)
 
 
 def place(item: pytest.Item) -> int:
     """Return when a test starts, with several workers: a long file at the end leaves the others idle."""
     if item.nodeid.startswith(JOBS):
         return 0
-    return 1 if item.get_closest_marker("long") else 2
+    if item.get_closest_marker("long"):
+        return 1
+    return 2 if item.nodeid.startswith(WAITING) else 3
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,6 +80,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("azure"):
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests and all modules out of the collections of garbage, a tenth of the time otherwise."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -42,20 +42,23 @@ def imported_names(source: str, package: str) -> set[str]:
     return names
 
 
-@cache  # the files do not change during a run, and parsing them takes a second
 def modules(*roots: str) -> dict[str, set[str]]:
     """Return the modules under *roots* (dotted names of packages or modules) with the names each imports."""
+    return {name: imported for root in roots for name, imported in _modules(root).items()}
+
+
+@cache  # the files do not change during a run, and parsing them takes a second
+def _modules(root: str) -> dict[str, set[str]]:
     found = {}
-    for root in roots:
-        base = ROOT / _FOLDERS.get(root.partition(".")[0], "")
-        path = base.joinpath(*root.split("."))
-        for file in [path.with_suffix(".py"), *sorted(path.rglob("*.py"))]:
-            if not file.is_file():
-                continue
-            parts = file.relative_to(base).with_suffix("").parts
-            package = parts[:-1]
-            name = package if parts[-1] == "__init__" else parts
-            found[".".join(name)] = imported_names(file.read_text(encoding="utf-8"), ".".join(package))
+    base = ROOT / _FOLDERS.get(root.partition(".")[0], "")
+    path = base.joinpath(*root.split("."))
+    for file in [path.with_suffix(".py"), *sorted(path.rglob("*.py"))]:
+        if not file.is_file():
+            continue
+        parts = file.relative_to(base).with_suffix("").parts
+        package = parts[:-1]
+        name = package if parts[-1] == "__init__" else parts
+        found[".".join(name)] = imported_names(file.read_text(encoding="utf-8"), ".".join(package))
     return found
 
 

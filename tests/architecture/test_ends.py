@@ -1,6 +1,7 @@
 """A kind of end is named in its folder in shared/ends/ only, and clients are opened at one place for each service."""
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -39,14 +40,23 @@ _OPENERS = {"from_connection_string", "DefaultAzureCredential"}
 _KINDS = names()
 
 
-@cache  # reading them takes seconds
+# Parsing takes seconds: only files with one of these texts can fail a test.
+_WORTH_READING = re.compile("|".join((r"\.kind\b", *_OPENERS, *(f"[\"']{name}" for name in _KINDS))))
+
+
+@cache
 def nodes() -> tuple[tuple[str, ast.AST], ...]:
     """Return the nodes that name a kind, open a client or compare, each with its file."""
-    return tuple(
-        (str(file.relative_to(ROOT)), node)
+    files = [
+        file
         for path in (ROOT / root for root in SEARCHED)
         for file in ([path] if path.is_file() else sorted(path.rglob("*.py")))
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    return tuple(
+        (str(file.relative_to(ROOT)), node)
+        for file in files
+        if _WORTH_READING.search(source := file.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Compare) or _names_a_kind(node) or _opens_a_client(node)
     )
 
