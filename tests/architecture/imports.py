@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def imported_names(source: str, package: str) -> set[str]:
     Shape:   `from a.b import c` gives a.b.c, since c may be a module; relative imports are made absolute.
     """
     names = set[str]()
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -40,6 +41,14 @@ def imported_names(source: str, package: str) -> set[str]:
             base = [*kept, *([node.module] if node.module else [])]
             names.update(".".join([*base, alias.name]) for alias in node.names)
     return names
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements in a node: imports are not in expressions, which are most of the tree."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 def modules(*roots: str) -> dict[str, set[str]]:

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.core import TyperGroup
@@ -66,17 +67,22 @@ def test_index_leads_to_every_page() -> None:
 COMMANDS = get_command(app)
 
 
+@cache  # pages print the same commands
+def context_of(*names: str) -> Any:
+    if not names:
+        return COMMANDS.make_context("busway", ["--help"], resilient_parsing=True)
+    parent = context_of(*names[:-1])
+    return parent.command.commands[names[-1]].make_context(names[-1], [], parent, resilient_parsing=True)
+
+
 def problem(command: str) -> str | None:
     """Return what is wrong with a printed busway command: an unknown subcommand or option."""
     words = shlex.split(command, comments=True)[1:]
-    found = COMMANDS
-    context = found.make_context("busway", ["--help"], resilient_parsing=True)
-    while isinstance(found, TyperGroup) and words and not words[0].startswith("-"):
-        name = words.pop(0)
-        if name not in found.commands:
-            return f"unknown command {name}"
-        context = found.commands[name].make_context(name, [], context, resilient_parsing=True)
-        found = context.command
+    names: list[str] = []
+    while isinstance(found := context_of(*names).command, TyperGroup) and words and not words[0].startswith("-"):
+        names.append(words.pop(0))
+        if names[-1] not in found.commands:
+            return f"unknown command {names[-1]}"
     known = {option for param in found.params for option in (*param.opts, *param.secondary_opts)} | {"--help"}
     for word in words:
         if word in {"|", "&&", ";", ">"}:

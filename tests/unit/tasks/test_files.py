@@ -191,7 +191,7 @@ def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], conte
     assert problem in found[1]
 
 
-NESTED = ["[" * 1500, "a: " + "[" * 1500 + "]" * 1500, "".join(" " * level + "a:\n" for level in range(1500))]
+NESTED = ["[" * 600, "a: " + "[" * 600 + "]" * 600, "".join(" " * level + "a:\n" for level in range(600))]
 
 
 @pytest.mark.parametrize("content", NESTED, ids=["open", "closed", "block"])

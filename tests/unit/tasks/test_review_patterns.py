@@ -51,7 +51,7 @@ QUICK = [
 PROGRAM = """
 import re, signal, sys
 expression = re.compile(sys.argv[1])
-signal.setitimer(signal.ITIMER_VIRTUAL, 0.2)
+signal.setitimer(signal.ITIMER_VIRTUAL, 0.1)
 for text in ("a", "x", "1", "a1", "a "):
     expression.search(text * 60 + "\\n!")
 """
