@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.reconciliation import reconcile
@@ -15,6 +16,8 @@ from tests.simulation.history import Plan, run
 from tests.simulation.judgement import Evidence, disagreements
 from tests.simulation.kept import KEPT
 from tests.simulation.site import BEGIN
+
+pytestmark = pytest.mark.slow
 
 _HISTORIES = 24
 _HOURS = 3

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
@@ -10,6 +11,8 @@ from busway_reconcile.compact.tap_matching import match_taps
 from busway_reconcile.journal import schema
 from busway_reconcile.judge.selection import RECORD
 from tests.jobs.journals import ENTITY, START, TARGET, TASK
+
+pytestmark = pytest.mark.slow
 
 _KINDS = {field.name: field for field in schema.compacted()}
 _BOOLEAN, _STRING = ("doubted", "found", "refuted"), ("known", "known_since")
