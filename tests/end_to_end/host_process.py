@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from tests.end_to_end.host_fork import ForkedProcess
+
 ROOT = Path(__file__).parents[2]
 APPS = Path(__file__).parent / "apps"
 
@@ -47,9 +49,15 @@ class HostProcess:
 
     def __enter__(self) -> Self:
         environment = {**os.environ, **self._settings, "NOTES": str(self._notes), "PYTHONPATH": str(self.root)}
+        arguments = [str(self._app), *self._arguments]
         with self._log.open("ab") as log:
+            if self.root == ROOT and self.program == _PROGRAM:
+                self._process: ForkedProcess | subprocess.Popen[str] = ForkedProcess(
+                    self.program, arguments, environment, ROOT, log
+                )
+                return self
             self._process = subprocess.Popen(  # noqa: S603 - the arguments are the test's own
-                [sys.executable, "-c", self.program, str(self._app), *self._arguments],
+                [sys.executable, "-c", self.program, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
