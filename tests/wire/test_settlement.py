@@ -81,12 +81,17 @@ def test_batch_is_settled_but_for_what_the_function_has_settled(broker: RunningB
         ("Deadletter", {"deadletterReason": {"value": "odd"}, "deadletterErrorDescription": {"value": "x" * 300}}),
     ]
     ended = asyncio.Event()
+    # On a busy machine the first batch has fewer than five.
+    waiting = [*calls, None]
 
     async def act(held: Held) -> None:
         if ended.is_set():
             await asyncio.sleep(60)
-        for token, (name, fields) in zip(held.tokens, calls, strict=False):
-            await held.call(name, locktoken=token, **fields)
+        for token in held.tokens:
+            if call := waiting.pop(0):
+                await held.call(call[0], locktoken=token, **call[1])
+        if waiting:
+            return
         ended.set()
         if fails:
             raise ValueError("asked for")
