@@ -14,6 +14,7 @@ import pytest
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
 from tests.end_to_end.host_process import HostProcess
+from tests.wire.host_frames import left
 from tests.wire.settling import Refused, SettlementClient, send
 
 pytestmark = pytest.mark.long
@@ -39,13 +40,6 @@ def host(broker: RunningBroker, tmp_path: Path) -> Iterator[HostProcess]:
     with started(broker, tmp_path, f"--grace-seconds={GRACE_SECONDS}", timeout="00:00:08") as process:
         process.wait_until_ready()
         yield process
-
-
-def left(broker: RunningBroker, queue: str) -> list[tuple[int, bool]]:
-    """Return delivery count and whether it is locked of each message."""
-    return broker.inspect(
-        "ns", lambda each: [(one.delivery_count, one.lock_token is not None) for one in each.store(queue).peek(0)]
-    )
 
 
 def pids(host: HostProcess, function: str) -> list[int]:

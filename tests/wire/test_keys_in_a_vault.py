@@ -1,10 +1,9 @@
 """Keys in a key vault, for the unmodified SDK: away, missing, and exchanged between two batches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,17 +19,12 @@ from tests.fakes import task_facts
 from tests.keys import jwks, made
 from tests.messages import message
 from tests.vault import Vault
+from tests.wire.vault_secrets import vault
+
+__all__ = ["vault"]
 
 type Edit = Callable[..., Awaitable[Sequence[Any]]]
 type Scene = Callable[[Edit, ManualClock], Awaitable[object]]
-
-
-@pytest.fixture
-def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
-    with Vault(tmp_path / "certificate") as running:
-        for name, value in running.identity().items():
-            monkeypatch.setenv(name, value)
-        yield running
 
 
 def order(number: int = 1) -> Message:

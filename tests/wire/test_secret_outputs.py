@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import traceback
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
@@ -24,16 +23,9 @@ from shared.protocols import Outgoing
 from shared.tasks.files import Configuration, load
 from tests.messages import delivered
 from tests.vault import Vault
-from tests.wire.vault_secrets import HIDDEN, a_clock, secrets_of, vault
+from tests.wire.vault_secrets import HIDDEN, _no_secret_is_logged, a_clock, secrets_of, vault
 
-__all__ = ["vault"]
-
-
-@pytest.fixture(autouse=True)
-def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    caplog.set_level(logging.DEBUG)
-    yield
-    assert HIDDEN not in caplog.text
+__all__ = ["_no_secret_is_logged", "vault"]
 
 
 # Outputs

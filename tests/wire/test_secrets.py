@@ -1,8 +1,6 @@
 """Secrets from a key vault that the real client talks to over https."""
 
 import asyncio
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,16 +9,9 @@ from shared.access.secrets import SettingSecrets, open_secrets, setting_of
 from shared.errors import BuswayError, ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Secret
 from tests.vault import Vault
-from tests.wire.vault_secrets import HIDDEN, a_clock, secrets_of, vault
+from tests.wire.vault_secrets import HIDDEN, _no_secret_is_logged, a_clock, secrets_of, vault
 
-__all__ = ["vault"]
-
-
-@pytest.fixture(autouse=True)
-def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    caplog.set_level(logging.DEBUG)
-    yield
-    assert HIDDEN not in caplog.text
+__all__ = ["_no_secret_is_logged", "vault"]
 
 
 def test_a_secret_is_read_by_the_identity_of_the_app(vault: Vault) -> None:

@@ -1,6 +1,7 @@
 """Secrets of a vault that a test runs."""
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -22,6 +23,13 @@ def vault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
         for name, value in running.identity().items():
             monkeypatch.setenv(name, value)
         yield running
+
+
+@pytest.fixture(autouse=True)
+def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    caplog.set_level(logging.DEBUG)
+    yield
+    assert HIDDEN not in caplog.text
 
 
 @contextlib.asynccontextmanager
