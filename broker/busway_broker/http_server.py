@@ -16,6 +16,9 @@ from busway_broker.protocol.connection import HANDSHAKE_SECONDS
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.CRITICAL)
 
+_LINGERING_SECONDS = 10.0
+"""How long a request is read on that was answered before its end, so that a client that still sends sees the answer."""
+
 type Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
@@ -42,7 +45,8 @@ class HttpServer(web.Server):
     """Closes a connection that sends no request, or not the whole of its headers, within *seconds*."""
 
     def __init__(self, answer: Answer, seconds: float = HANDSHAKE_SECONDS) -> None:
-        super().__init__(answer, access_log=None, logger=_LOG, keepalive_timeout=seconds)
+        lingering = min(seconds, _LINGERING_SECONDS)
+        super().__init__(answer, access_log=None, logger=_LOG, keepalive_timeout=seconds, lingering_time=lingering)
 
     def __call__(self) -> HttpConnection:
         """Return the protocol of a new connection."""

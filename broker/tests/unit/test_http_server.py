@@ -1,7 +1,6 @@
 """The HTTP server of the broker's ports: a connection ends that sends no request, or not the whole of one."""
 
 import asyncio
-import time
 
 import pytest
 from aiohttp import web
@@ -46,6 +45,4 @@ def test_a_connection_without_a_whole_request_is_closed(start: bytes, answer: by
             writer.close()
             return found
 
-    began = time.monotonic()
-    assert asyncio.run(asyncio.wait_for(closed(), 30)).startswith(answer)
-    assert time.monotonic() - began < 15
+    assert asyncio.run(asyncio.wait_for(closed(), 8)).startswith(answer)  # aiohttp would wait for ten seconds
