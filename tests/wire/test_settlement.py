@@ -175,8 +175,8 @@ def test_session_is_renewed_and_released_through_the_receiver_that_holds_it(brok
         assert datetime.fromisoformat(attached) == START + 20 * index * _SECOND + LOCK
         assert renewed == START + 20 * (index + 1) * _SECOND + LOCK
         assert (state, code, refused.startswith(text)) == (b"state", "UNKNOWN", True)
-    # Each session was closed after its first batch, although it had another message.
-    assert later == [(name, START + 40 * _SECOND + LOCK) for name in "ab"]
+    # Each session was closed after its first batch, although it had another message; any session may be next.
+    assert sorted(later) == [(name, START + 40 * _SECOND + LOCK) for name in "ab"]
 
 
 def test_session_in_the_metadata_has_the_end_of_the_latest_renewal(broker: RunningBroker) -> None:
