@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS = 30.0
 # Every number of fewer digits is a long.
 _DIGITS = len(str(2**63 - 1))
+_INT = 2**31
 
 
 def send(
@@ -82,7 +83,7 @@ def _message(
     body: str, identity: str | None, session: str | None, key: str | None, properties: Mapping[str, int | str]
 ) -> "Outgoing":
     from shared.amqp.sections import Sections
-    from shared.amqp.values import long, string
+    from shared.amqp.values import int_, long, string
     from shared.message.arrival import Arrival, Origin
     from shared.message.message import Message
     from shared.protocols import Outgoing
@@ -93,8 +94,12 @@ def _message(
     message.session_id = session
     if key is not None:
         message.set_annotations({"x-opt-partition-key": string(key)})
+    # A number that fits is an int, as Microsoft's SDK sends it.
     message.set_properties(
-        {name: string(value) if isinstance(value, str) else long(value) for name, value in properties.items()}
+        {
+            name: string(value) if isinstance(value, str) else (int_ if -_INT <= value < _INT else long)(value)
+            for name, value in properties.items()
+        }
     )
     return Outgoing(message.encode(), *message.envelope())
 
