@@ -85,9 +85,8 @@ def test_the_next_available_sessions_come_one_after_the_other(
         client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as one,
         client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION) as two,
     ):
-        assert {one.session.session_id, two.session.session_id} == {"a", "b"}
-        assert bodies(one.receive_messages(2, max_wait_time=1)) == ["a0", "a1"]
-        assert bodies(two.receive_messages(2, max_wait_time=1)) == ["b0", "b1"]
+        found = {each.session.session_id: bodies(each.receive_messages(2, max_wait_time=1)) for each in (one, two)}
+        assert found == {"a": ["a0", "a1"], "b": ["b0", "b1"]}
 
 
 def test_any_of_the_available_sessions_is_the_next(
