@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,6 +73,8 @@ def send(
             if session is not None and key not in (None, session):
                 hint = "leave out --key: the session is the partition key of its messages"
                 raise ConfigError([Problem(place, "a message of a session has no other partition key", hint)])
+            if identity is None and not entity.is_hub:
+                ids = [str(uuid.uuid4()) for _ in bodies]  # as Microsoft's SDK: a repeated attempt is recognized
             messages = [
                 _message(body, name, session, key, properties_by_name) for body, name in zip(bodies, ids, strict=True)
             ]
@@ -119,6 +122,8 @@ async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) ->
     alone = replace(load(folder), connections={place.alias: place.connection})
     async with closing_outputs(alone, os.environ) as outputs:
         errors = await outputs[place.alias].send(place.path, messages, timeout_seconds=_ANSWER_SECONDS)
+    if any(errors) and None in errors:
+        typer.echo(f"{errors.count(None)} of {len(messages)} sent to {place}", err=True)
     for error in filter(None, errors):
         if isinstance(error.__cause__, TimeoutError):
             late = f"no answer in {_ANSWER_SECONDS:.0f} s; whether it has taken the messages is not known"
@@ -126,7 +131,7 @@ async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) ->
         # The SDK says more about a connection than the log of a task, which repeats it, has room for.
         cause = error.__cause__
         if isinstance(cause, AzureError) and (isinstance(error, TargetUnavailable) or lacks_token(cause)):
-            raise TargetUnavailable(f"{place}: {line_of(cause)}") from error
+            raise type(error)(f"{place}: {line_of(cause)}") from error
         if isinstance(error, MessageRejected):
             raise TargetRefused(error.description) from error
         raise error

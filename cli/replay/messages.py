@@ -34,13 +34,14 @@ _MOST_HOURS = 24 * 90
 class Messages:
     """The messages of one replay, and what of them cannot be replayed."""
 
-    def __init__(  # noqa: PLR0917 - what, and where it is
+    def __init__(
         self,
         plan: Plan,
         task: TaskFile,
         configuration: Configuration,
         settings: Mapping[str, str],
         folder: Path,
+        *,
         clock: Clock | None = None,
     ) -> None:
         """Read what *plan* selects; the journal's place is in *folder*."""

@@ -94,7 +94,7 @@ class Imprinter:
         hops: Sequence[str] = ()
         try:
             identity, session_id, partition_key = message.envelope()
-            order_key = partition_key if session_id is None else session_id
+            order_key = session_id if session_id is not None else partition_key or None  # as Outgoing.order_key
             if identity is None and message.has_message_id:
                 identity = _identity(message.property_fields()[0])
             if raw.application_properties.find(_STAMPS) >= 0:  # faster than "in", see shared.message.metadata

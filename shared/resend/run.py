@@ -335,11 +335,13 @@ class Run:
                 self._agenda.pass_by(key)
 
     async def _answers(self, to: str, questions: Sequence[Question]) -> Mapping[str, Answer]:
-        for wait in _WAITS[:_LOOKS]:
+        for wait in (0.0, *_WAITS[: _LOOKS - 1]):
+            await self._sleep(wait)
             try:
                 return await self._delivery.answers(to, questions, self._stopping)
             except BuswayError:
-                await self._sleep(wait)
+                if self._stopping.is_set():
+                    break
         # Without a look at the target nothing is known about them.
         return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 

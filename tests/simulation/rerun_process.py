@@ -116,7 +116,7 @@ class RerunProcess(OperatorProcess):
             for blob, (_, content) in world.blobs.items():
                 (Path(name) / blob).parent.mkdir(parents=True, exist_ok=True)
                 (Path(name) / blob).write_bytes(content)
-            messages = Messages(plan, task, loaded, world.settings, Path(name), self.clock)
+            messages = Messages(plan, task, loaded, world.settings, Path(name), clock=self.clock)
             async with self._ledger, self.outputs() as outputs:
                 sink = SimulatedSink(world, self)
                 async with delivery.opened(loaded, world.settings, outputs, sink=sink, replay=plan.identity):

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -264,6 +265,14 @@ def test_what_cannot_be_sent_is_refused_in_one_line(site: Site, arguments: list[
     assert (result.exit_code, len(lines)) == (1, 1), result.output
     assert lines[0].startswith(problem)
     assert "Traceback" not in result.output
+
+
+def test_of_several_bodies_those_that_were_sent_are_counted(site: Site) -> None:
+    result = site.run("send", "west/q5", "x", "y" * 2**20, "z")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, "2 of 3 sent to west/q5")
+    shown = [line.partition("  message_id=") for line in receive(site, "west/q5").stdout.splitlines()]
+    assert [body for body, _, _ in shown] == ["x", "z"]
+    assert len({identity for _, _, identity in shown if len(identity) == len(str(uuid.uuid4()))}) == 2
 
 
 def test_a_key_beside_its_session_is_sent(site: Site) -> None:
