@@ -43,8 +43,8 @@ check: $(command) ## formatter, linter, plain English, strict types, import cont
 	tools/check-bicep
 
 histories ?= 10000
-simulate: $(command) ## random histories of line, broker and host in virtual time, held against oracles; seconds=60, seed=4711 topology=pair: that one
-	$(python) -m tests.simulation --histories $(histories) $(if $(seconds),--seconds $(seconds)) \
+simulate: $(command) ## random histories of line, broker and host in virtual time, held against oracles; seconds=60, first=4711: seeds from there on, seed=4711 topology=pair: that one
+	$(python) -m tests.simulation --histories $(histories) $(if $(seconds),--seconds $(seconds)) $(if $(first),--first $(first)) \
 	  $(if $(seed),--seed $(seed)) $(if $(topology),--topology '$(topology)')
 
 spark: $(spark_packages) java ## all tests of the nightly job, also on a cluster of two workers; version=3.5 or 4.2: with that Spark, and Delta

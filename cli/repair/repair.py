@@ -144,6 +144,8 @@ class Repair(PipelineDelivery):
         (message,) = messages
         missing, copy = self._found[message.key]
         self._in_hand, before, repeated = message.key, self.outcomes.copy(), self.repeated
+        # A copy of what only a tap has seen keeps the number of its own entity, which another message may have too.
+        self.forget(missing.task)
         attempt = await super().send(messages)
         error = attempt.error
         if error is not None:

@@ -65,10 +65,12 @@ class ReplayDelivery(PipelineDelivery):
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Look for the marks of messages in the queues of the task; all others may be sent twice."""
+        # They are doubtful before the first look: a run sends them also if none succeeds.
+        unclear = await super().answers(to, questions, stopping)
         task = self.tasks[self._plan.task]
         for target in (*task.targets(), *([] if task.rejects is None else [task.rejects])):
             self._there[target.connection, target.entity] = await self._marked(target)
-        return await super().answers(to, questions, stopping)
+        return unclear
 
     @property
     def again(self) -> int:

@@ -79,6 +79,11 @@ class AcceptedSends:
         self.remember(event_key, outcome)
         self._deliveries[event_key] = delivery
 
+    def forget(self) -> None:
+        """Forget all that this process has sent."""
+        self._outcomes.clear()
+        self._deliveries.clear()
+
     def trim(self, batch_size: int) -> None:
         """Forget messages beyond the limit, except those of the latest batch of *batch_size* messages."""
         for _ in range(len(self._outcomes) - max(self._limit, batch_size)):

@@ -87,6 +87,7 @@ class Pipeline:
         self._outages = Outages(task.name, self._clock, telemetry)
         self._records = Records(task, journal, self._outages)
         accepted = AcceptedSends() if accepted is None else accepted
+        self.forget = accepted.forget
         self._sender = Sender(task, accepted, self._outages)
         self._preparation = Preparation(task, journal, accepted)
         steps = self._preparation.steps()

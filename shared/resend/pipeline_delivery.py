@@ -173,6 +173,10 @@ class PipelineDelivery:
         result.sent = [key for key in keys if self._is_done(key)]
         return result
 
+    def forget(self, task: str) -> None:
+        """Let the pipeline of *task* forget what it has sent: the next message may only look like one of those."""
+        self._pipelines[task].forget()
+
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing shows it
         """Return that nothing is known."""
         self.doubtful.update(question.key for question in questions)

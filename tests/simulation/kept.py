@@ -8,6 +8,8 @@ KEPT = {
     264637126: "an evacuation took the numbers of dead letters that it had set aside for messages that somebody took",
     932: "the numbers of a target that was deleted and created again were taken for those of the one before",
     356: "a look at a queue that failed once counted as one that found nothing: a replay sent again what was there",
+    897341746: "a repair took a message for another one, whose copy had the same number in another entity",
+    897328366: "a replay whose looks had all failed noted a refused send as not sent, and forgot the doubt",
     1230: "a run noted what was in doubt as refused, and was killed: the next repair did not name it",
 }
 """
