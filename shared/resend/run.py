@@ -92,6 +92,7 @@ class Run:
         self._look = look
         self._pace = Pace(options.rate)
         self._stopping = asyncio.Event()
+        self._source: Source | None = None
         self._failures = 0
         self._has_sent = not delivery.begins_with_one
         self._sent: set[str] = set()
@@ -150,9 +151,11 @@ class Run:
     async def _work(self, session_id: str | None) -> None:
         """Receive from the source, or from one session, until nothing of it is left to do."""
         async with self._open_source(session_id) as source:
+            self._source = source
             try:
                 await self._work_with(source, session_id)
             finally:
+                self._source = None
                 await self._hold.give_back(source)
 
     async def _work_with(self, source: Source, session_id: str | None) -> None:
@@ -164,7 +167,7 @@ class Run:
             if batch:
                 turn = self._pace.turn(len(batch), loop.time())
                 if turn:
-                    await self._sleep(turn, source)
+                    await self._sleep(turn)
                 else:
                     await self._send(source, batch)
                 moved = loop.time()
@@ -196,6 +199,7 @@ class Run:
             if message.key is not None and self._agenda.takes(message.key):
                 is_new = True
                 wanted[message.key] = message
+                self._hold.add(message.key, message)
             else:
                 is_new = self._hold.keep_back(message) or is_new
         await self._resolve([key for key in wanted if self._is_open(key)])
@@ -203,9 +207,6 @@ class Run:
         # One that this run has sent, and that lost its lock before it was completed, is counted already.
         await self._complete(source, [message for key, message in done.items() if key in self._sent])
         before = [message for key, message in done.items() if key not in self._sent]
-        for key, message in wanted.items():
-            if self._ledger.state(key) not in DONE and key in self._agenda:
-                self._hold.add(key, message)
         self.result.sent_before += await self._complete(source, before)
         return is_new
 
@@ -256,7 +257,7 @@ class Run:
             wait = self._waits[self._failures - 1]
             if isinstance(error, TargetUnavailable) and error.retry_after is not None:
                 wait = min(max(wait, error.retry_after.total_seconds()), _LONGEST_WAIT)
-            await self._sleep(wait, source)
+            await self._sleep(wait)
         await self._resolve(unclear)
         sent = [key for key in unclear if key in self._hold and self._ledger.state(key) == SENT]
         self._sent.update(sent)
@@ -338,7 +339,7 @@ class Run:
         for wait in (0.0, *_WAITS[: _LOOKS - 1]):
             await self._sleep(wait)
             try:
-                return await self._delivery.answers(to, questions, self._stopping)
+                return await self._renewing(self._delivery.answers(to, questions, self._stopping))
             except BuswayError:
                 if self._stopping.is_set():
                     break
@@ -353,15 +354,30 @@ class Run:
             self._leave([key], reason)
             self._leave(later, f"held back: it is behind {what} of its session")
 
-    async def _sleep(self, seconds: float, source: Source | None = None) -> None:
+    async def _sleep(self, seconds: float) -> None:
         """Wait, with locks renewed, unless the run is to stop."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while (left := end - loop.time()) > 0 and not self._stopping.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), min(left, _TICK_SECONDS))
-            if source is not None:
-                await self._hold.renew(source)
+            await self._renew()
+
+    async def _renewing[T](self, step: Awaitable[T]) -> T:
+        """Return what *step* returns; until then, locks are renewed."""
+        task = asyncio.ensure_future(step)
+        try:
+            while not (await asyncio.wait([task], timeout=_TICK_SECONDS))[0]:
+                await self._renew()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def _renew(self) -> None:
+        if self._source is not None:
+            await self._hold.renew(self._source)
 
 
 def entity_run(

@@ -158,3 +158,23 @@ def test_a_removal_sends_nothing_and_needs_no_order() -> None:
     result = run(source, Removal(), {"s1": "s", "s2": "s", "a": None}, Options(patience=0.02))
     assert (result.completed, source.keys) == (2, [])
     assert result.left == {"s1": "another receiver has locked it"}
+
+
+def test_locks_are_renewed_while_a_target_is_looked_at() -> None:
+    class Renewed(Entity):
+        renewals = asyncio.Event()
+
+        async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+            if [message.key for message in messages] == ["a"]:
+                self.renewals.set()
+            return []
+
+    class Slow(Target):
+        async def answers(self, *asked: Any) -> Mapping[str, Answer]:
+            Renewed.renewals.clear()
+            await asyncio.wait_for(Renewed.renewals.wait(), 10)
+            return await super().answers(*asked)
+
+    source = Renewed(["a"])
+    result = run(source, Slow(TargetUnavailable("silent"), answers={"a": Answer.SENT}), {"a": None})
+    assert (result.is_complete, source.keys) == (True, [])
