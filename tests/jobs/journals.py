@@ -272,7 +272,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 journals.outcome(seq, arrival)
                 arrivals.append((arrival, {"seq": seq, "enqueued": at, **more}))
                 for attempt in (2, 3) if kind == "tripled" else (2,):
-                    again = arrival + timedelta(minutes=chance.randrange(1, 20) * (attempt - 1))
+                    again = arrival + timedelta(minutes=chance.randrange(1, 20) * (attempt - 1), milliseconds=attempt)
                     if not taps:
                         journals.received(seq, at, again, **more, attempt=attempt)
                         journals.outcome(seq, again)
@@ -387,8 +387,14 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
         plan[seq] = "delivered"
     if taps:
+        numbers: dict[int, int] = {}
         for when, seen in sorted(arrivals, key=lambda pair: pair[0]):
-            journals.arrived_tap(seen.pop("seq"), seen.pop("enqueued"), when, **seen)
+            seq = seen.pop("seq")
+            if journals.kinds.get(seq) == "tripled" and seq in numbers:
+                # The target was deleted and created again between the copies.
+                seen |= {"tgt_seq": numbers[seq], "batch_id": journals.batches + journals.seen}
+            journals.arrived_tap(seq, seen.pop("enqueued"), when, **seen)
+            numbers.setdefault(seq, journals.seen)
     if {"stopped", "forged"} & {*wanted}:
         back.received(700_000, start, start, **there)
         back.outcome(700_000, start, src_site="east")

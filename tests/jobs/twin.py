@@ -152,7 +152,7 @@ with seeing as (
                       and s.src_part is not distinct from o.src_part and coalesce(s.part, 0) = coalesce(o.part, 0))
     group by all
 ), seen as (
-    select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq)) as seen, min("check") as lowest_seen,
+    select task, src_part, src_seq, count(distinct (target, tgt_part, tgt_seq, tgt_enqueued_time)) as seen, min("check") as lowest_seen,
            max("check") as highest_seen, max(order_key) as order_key,
            min(enqueued_time) as enqueued, list_distinct(list({{'id': message_id, 'key': order_key}})) as seen_names
     from copies group by all
@@ -174,7 +174,7 @@ with seeing as (
     where outcome = 'sent' and is_watched and o."check" is not null group by all
 ), seen_kinds as (
     select task, src_part, src_seq, target, ("check", message_id) as kind,
-           count(distinct (tgt_part, tgt_seq)) as copies
+           count(distinct (tgt_part, tgt_seq, tgt_enqueued_time)) as copies
     from copies group by all
 ), seen_parts as (
     select s.task, s.src_part, s.src_seq, sum(least(coalesce(d.due, 1), s.copies)) as seen_parts

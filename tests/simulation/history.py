@@ -5,14 +5,14 @@ import logging
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
 from tests.simulation.judgement import Evidence, evidence
-from tests.simulation.oracles import lost, objections, outcomes_of, places, planted, remove_copies, repeated
+from tests.simulation.oracles import Place, lost, objections, outcomes_of, places, planted, remove_copies, repeated
 from tests.simulation.rerun import RerunWorld
 from tests.simulation.reruns import RERUNS, Rerun
 from tests.simulation.resend import ResendWorld
@@ -143,15 +143,23 @@ def _replicated(world: World, chance: random.Random, number: int, taps: int, fou
     if world.topology.detects and taps < 2:
         # That a target has dropped a copy, only a tap there can show.
         again = frozenset(draft.name for draft in world.accepted)
+    # Taps are at the targets of entities alone: what comes from a hub has a partition, which its copies do not name.
+    watched = [place for place in at_places if taps > 1 and place.source.entity not in _hubs(world, place)]
+    seen_twice = repeated(watched)
     return evidence(
         world,
         number,
         missing - unsure,
         frozenset(unsure),
         again,
+        duplicated=seen_twice - missing - unsure,
         source_taps=taps > 0,
         target_taps=taps > 1,
     )
+
+
+def _hubs(world: World, place: Place) -> Container[str]:
+    return world.sites[place.source.site].namespace.hubs
 
 
 def _resent(world: ResendWorld, found: list[str]) -> None:

@@ -44,6 +44,8 @@ class Evidence:
     """Those of messages of which the job may say anything."""
     repeated: frozenset[str]
     """Those of messages with several copies somewhere."""
+    duplicated: frozenset[str] = frozenset()
+    """Those of messages of which a tap has seen several copies."""
 
 
 def evidence(
@@ -53,6 +55,7 @@ def evidence(
     unsure: frozenset[str],
     repeated: frozenset[str],
     *,
+    duplicated: frozenset[str] = frozenset(),
     source_taps: bool,
     target_taps: bool,
 ) -> Evidence:
@@ -72,7 +75,7 @@ def evidence(
     text = b"".join(map(gzip.decompress, members))
     prefix = b"h%d-" % number
     text = _OWN.sub(rb'"\1":"' + prefix, _NAMES.sub(rb'"' + prefix + rb"\1", text))
-    return Evidence(number, text, lost, unsure, repeated)
+    return Evidence(number, text, lost, unsure, repeated, duplicated)
 
 
 def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
@@ -95,6 +98,10 @@ def disagreements(one: Evidence, verdicts: Sequence[tuple[str, str]]) -> Iterato
     missing = {message_id for message_id, verdict in verdicts if verdict == "missing"}
     for message_id in sorted(one.lost - missing):
         yield f"the night does not report that {message_id} is missing"
+    for message_id in sorted(
+        one.duplicated - {message_id for message_id, verdict in verdicts if verdict == "duplicated"}
+    ):
+        yield f"the night does not report that {message_id} is duplicated"
     for message_id, verdict in sorted(verdicts):
         if verdict in ALARMS and message_id not in one.lost | one.unsure:
             yield f"the night says that {message_id} is {verdict}"

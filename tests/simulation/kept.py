@@ -10,6 +10,7 @@ KEPT = {
     356: "a look at a queue that failed once counted as one that found nothing: a replay sent again what was there",
     897341746: "a repair took a message for another one, whose copy had the same number in another entity",
     897328366: "a replay whose looks had all failed noted a refused send as not sent, and forgot the doubt",
+    967715458: "the night took two copies for one: their target was created again, and gave both the same number",
     1230: "a run noted what was in doubt as refused, and was killed: the next repair did not name it",
 }
 """

@@ -79,7 +79,9 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     # Parts of one message differ in their ids or in their content.
     identity = F.when(F.col("check").isNotNull(), F.xxhash64("check", "message_id")).alias("identity")
     place = F.struct(F.coalesce("target", F.lit("")).alias("target"), part.alias("part"), identity)
-    view = F.struct(F.coalesce("target", F.lit("")).alias("target"), "tgt_part", "tgt_seq", identity)
+    # The numbers of a target start again when it is deleted and created: two copies may have one number.
+    at = micros("tgt_enqueued_time").alias("at")
+    view = F.struct(F.coalesce("target", F.lit("")).alias("target"), "tgt_part", "tgt_seq", at, identity)
     sent_time = micros("journal_time")
     name = F.struct("message_id", "order_key")
     attempt = F.xxhash64("instance", "batch_id")
