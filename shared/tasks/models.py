@@ -49,11 +49,9 @@ class Connection(Strict):
 
     kind: Annotated[str, Field(json_schema_extra=_with_kinds)]
     """
-    `service-bus`, `event-hubs`: namespaces; the setting is a connection string, or NAME__fullyQualifiedNamespace a host
-    name. `amqp`, `kafka`: other brokers, as targets; the setting is a URL such as amqps://USER:PASSWORD@HOST.
-    `storage-queue`: the queues of a storage account; the setting is a connection string, or NAME__queueServiceUri an
-    address such as https://ACCOUNT.queue.core.windows.net. `event-grid`: a topic, or the topics of a namespace; the
-    setting is Endpoint=https://…;SharedAccessKey=KEY, or NAME__topicEndpointUri an address.
+    `service-bus`, `event-hubs`: namespaces. `amqp`, `kafka`: other brokers, as targets. `storage-queue`: the queues of
+    a storage account. `event-grid`: a topic, or the topics of a namespace. The page of app settings has the form of
+    the setting for each.
     """
     secret: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")] | None = None
     """Name of the secret with the connection string for sending; sources are opened with the app setting."""

@@ -25,7 +25,7 @@ from shared.tasks.switches import switch_of
 from shared.telemetry.azure_monitor import CONNECTION_STRING
 from shared.telemetry.opening import EXPORTERS
 from shared.telemetry.opening import SETTING as TELEMETRY
-from tools.reference.option_tables import cell
+from tools.reference.option_lists import line
 
 
 class AppSetting(NamedTuple):
@@ -42,10 +42,10 @@ APP = (
     AppSetting("BUSWAY_CONFIG", "path", "`config`", "The configuration folder, relative to the app."),
     AppSetting(JOURNAL, _SWITCH, f"`{ON}`", "`off` ignores journal.yaml and its taps."),
     AppSetting(
-        switch_of("TASK"), "`true` or `1`", "-", "The app has no function for this task; `_` for `-` in its name."
+        switch_of("TASK"), "`true` or `1`", "", "The app has no function for this task; `_` for `-` in its name."
     ),
-    AppSetting(VAULT_SETTING, "URL, https://NAME.vault.azure.net", "-", "The key vault that has the secrets."),
-    AppSetting(f"{SETTING_PREFIX}NAME", "text", "-", "Without a vault: the secret NAME, in upper case, `_` for `-`."),
+    AppSetting(VAULT_SETTING, "URL, https://NAME.vault.azure.net", "", "The key vault that has the secrets."),
+    AppSetting(f"{SETTING_PREFIX}NAME", "text", "", "Without a vault: the secret NAME, in upper case, `_` for `-`."),
     AppSetting(LOSSES, _SWITCH, f"`{ON}`", "Looks for lost messages every minute; needs a journal in blobs."),
     AppSetting(RESEND, _SWITCH, f"`{OFF}`", "Whether the dashboard may send dead letters and rejects again."),
     AppSetting(BODIES, _SWITCH, f"`{OFF}`", "Whether the dashboard shows bodies of dead letters and rejects."),
@@ -54,14 +54,14 @@ NIGHT = (
     AppSetting(
         RESULTS,
         "URL, https://ACCOUNT.blob.core.windows.net/CONTAINER",
-        "-",
+        "",
         "The container with the results. Without it the app looks after no nights. The app's identity needs "
         "*Storage Blob Data Contributor*.",
     ),
     AppSetting(
         JOB,
         "/subscriptions/…/resourceGroups/…/providers/Microsoft.App/jobs/NAME",
-        "-",
+        "",
         "The Container Apps job to start; without it something else starts the job. The app's identity needs "
         "*Container Apps Jobs Operator*.",
     ),
@@ -78,11 +78,11 @@ MONITORING = (
         TELEMETRY, " or ".join(f"`{value}`" for value in (OFF, *EXPORTERS)), f"`{OFF}`", "Where metrics and spans go."
     ),
     AppSetting(MEASUREMENTS, f"NCRONTAB, six fields, or `{OFF}`", f"`{EVERY_MINUTE}`", "When the gauges are measured."),
-    AppSetting(CONNECTION_STRING, "connection string", "-", "The Application Insights resource, for `azure-monitor`."),
+    AppSetting(CONNECTION_STRING, "connection string", "", "The Application Insights resource, for `azure-monitor`."),
     AppSetting(
         "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
         "`Authorization=AAD`",
-        "-",
+        "",
         "The app's identity signs in there; it needs *Monitoring Metrics Publisher*.",
     ),
     AppSetting(
@@ -102,10 +102,8 @@ MONITORING = (
     AppSetting(
         "OTEL_BSP_MAX_QUEUE_SIZE", "spans", "`2048`", "Spans that may wait for export; further ones are dropped."
     ),
-    AppSetting("OTEL_SDK_DISABLED", "`true`", "-", "Switches metrics and spans off."),
-    AppSetting(
-        " or ".join(SECOND_TELEMETRY), "-", "-", "Must not be set: a second telemetry exports everything twice."
-    ),
+    AppSetting("OTEL_SDK_DISABLED", "`true`", "", "Switches metrics and spans off."),
+    AppSetting(" or ".join(SECOND_TELEMETRY), "", "", "Must not be set: a second telemetry exports everything twice."),
 )
 HOST = (
     AppSetting("FUNCTIONS_WORKER_RUNTIME", "`python`", "required", "Not set on Flex Consumption."),
@@ -115,16 +113,16 @@ HOST = (
         "required",
         "The storage of the Functions host: keys, checkpoints, leases.",
     ),
-    AppSetting("FUNCTIONS_WORKER_PROCESS_COUNT", "-", "`1`", "Must not be set: order holds in one process."),
+    AppSetting("FUNCTIONS_WORKER_PROCESS_COUNT", "", "`1`", "Must not be set: order holds in one process."),
 )
 COMMANDS = (
     AppSetting("BUSWAY_CHECKPOINTS", "path", "in memory", "`busway host`: the file that keeps checkpoints of hubs."),
     AppSetting(
-        CONNECTION_SETTING, "connection string", "-", "`busway reconcile` and its job: the account with the journal."
+        CONNECTION_SETTING, "connection string", "", "`busway reconcile` and its job: the account with the journal."
     ),
     AppSetting(SILENCE, "seconds", f"`{FIRST_SECONDS:g}`", "Silence after which a command says what it waits for."),
     AppSetting(
-        STACK_SETTING, "path", "-", "The folder of a running `busway start`, for `busway fault`; its settings name it."
+        STACK_SETTING, "path", "", "The folder of a running `busway start`, for `busway fault`; its settings name it."
     ),
     AppSetting(
         f"NAME{ADMINISTRATION_SUFFIX}", "URL", "the namespace", "Where `busway apply` administers a local namespace."
@@ -154,19 +152,22 @@ def settings_page() -> str:
 
 
 def _words_of(form: SettingForm) -> str:
-    return cell(form.missing.replace("{setting}", "NAME").replace("expected ", "set NAME to ", 1))
+    return form.missing.replace("{setting}", "NAME").removeprefix("expected ").removeprefix("set NAME to ")
 
 
 def _sections() -> Iterator[str]:
-    yield from ("## Connections, journal and stores", "", "| of | what to do |", "|---|---|")
+    yield from ("## Connections, journal and stores", "")
+    yield "A connection or store names the setting: `west: {kind: service-bus, setting: WEST}`. Set NAME to"
+    yield ""
+    kinds_of: dict[str, list[str]] = {}
     for kind in kinds():
-        yield f"| {kind.name} | {_words_of(kind.setting)} |"
-    yield f"| the journal | {_words_of(ACCOUNT)} |"
-    yield f"| stores of editors | {_words_of(ACCOUNT)}, or NAME to file:PATH |"
-    yield from ("", "A connection or store names the setting: `west: {kind: service-bus, setting: WEST}`.", "")
+        kinds_of.setdefault(_words_of(kind.setting), []).append(kind.name)
+    for words, names in kinds_of.items():
+        yield f"- {', '.join(names)}: {words}"
+    yield f"- the journal, stores of editors: {_words_of(ACCOUNT)}; of a store also file:PATH"
+    yield ""
     for title, settings in SECTIONS.items():
-        yield from (f"## {title}", "", "| app setting | value | default | |", "|---|---|---|---|")
+        yield from (f"## {title}", "")
         for setting in settings:
-            names = " or ".join(f"`{name}`" for name in setting.name.split(" or "))
-            yield f"| {names} | {cell(setting.values)} | {setting.default} | {cell(setting.meaning)} |"
+            yield line(setting.name.replace(" or ", "` or `"), setting.values, setting.default, setting.meaning)
         yield ""

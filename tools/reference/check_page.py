@@ -8,11 +8,9 @@ _INTRO = """\
 <!-- Generated: make reference -->
 
 What does a finding mean? The finding itself says where it is and how to fix it. An **error** is certain to make
-messages loop, get lost or stay behind; a **warning** may be intended. Checks with a * need [the
-entities](../checks.md) of the namespaces.
+messages loop, get lost or stay behind; a **warning** may be intended. Those with a * need [the entities](../checks.md)
+of the namespaces.
 
-| check | | what it means |
-|---|---|---|
 """
 
 
@@ -22,4 +20,4 @@ def check_page() -> str:
 
 
 def _row(check: Check) -> str:
-    return f"| `{check.name}`{' *' if check.needs_entities else ''} | {check.severity} | {check.meaning} |"
+    return f"- `{check.name}`{'*' if check.needs_entities else ''} ({check.severity}): {check.meaning}"

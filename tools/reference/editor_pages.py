@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shared.editors.options import Step
 from shared.tasks.steps import STEPS
 from tools.reference.golden_example import case_of, example_of
-from tools.reference.option_tables import OptionTables, cell
+from tools.reference.option_lists import OptionLists, cell
 
 GROUPS = {
     "Select": ("filter", "route", "validate", "deduplicate"),
@@ -77,7 +77,7 @@ def _groups() -> Iterator[str]:
 def _page(verb: str, step: type[Step]) -> Iterator[str]:
     yield from (f"# {verb}", "", _GENERATED, "", _words(step), "")
     schema = step.model_json_schema(by_alias=True)
-    yield from OptionTables(schema.get("$defs", {})).of_option(verb, schema["properties"][verb])
+    yield from OptionLists(schema.get("$defs", {})).of_option(verb, schema["properties"][verb])
     yield from ("## Example", "")
     yield from example_of(case_of(verb))
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cli.commands.schema import text
 from shared.tasks.steps import STEPS
-from tools.reference.option_tables import OptionTables
+from tools.reference.option_lists import OptionLists
 
 
 class FilePage(NamedTuple):
@@ -43,15 +43,14 @@ PAGES = (
     FilePage(
         "topology",
         "topology.yaml",
-        "What entities have beyond what tasks need, and entities of applications, under the alias of their connection. "
-        "Only `busway plan` and `busway apply` read it. A setting that is left out is chosen for a new entity, and "
-        "kept in one that exists.",
+        "What entities have beyond what tasks need, and entities of applications, under the alias of their connection; "
+        "for `busway plan` and `apply`. What is left out is chosen for a new entity, and kept in one that exists.",
         "[Creating the entities](../topology.md).",
     ),
     FilePage(
         "failover",
         "failover.yaml",
-        "The sites that applications may use, and where the active one is published. Only `busway failover` reads it.",
+        "The sites that applications may use, and where the active one is published; for `busway failover`.",
         "[Failover](../failover.md).",
     ),
 )
@@ -74,17 +73,17 @@ def _page(page: FilePage) -> Iterator[str]:
     for root in roots or [schema]:
         name = root.get("$ref", "").rsplit("/", 1)[-1]
         model = definitions.get(name, root)
-        tables = OptionTables(definitions, _EDITORS, described)
+        lists = OptionLists(definitions, _EDITORS, described)
         if "properties" in model:
             yield from ([f"## {model['description'].rstrip('.')}", ""] if name else [])
-            yield from tables.of_model(model, name)
+            yield from lists.of_model(model, name)
         else:
-            yield from tables.of_names(model)
+            yield from lists.of_names(model)
 
 
 def index() -> str:
     """Return the text of docs/reference/README.md."""
-    rows = [f"| [`{page.file}`]({page.what}.md) | {page.purpose} | `{page.what}.schema.json` |" for page in PAGES]
+    rows = [f"- [`{page.file}`]({page.what}.md): {page.purpose}" for page in PAGES]
     return _INDEX + "\n".join(rows) + "\n"
 
 
@@ -93,13 +92,10 @@ _INDEX = """\
 
 <!-- Generated: make reference -->
 
-Every key of every file. [App settings](settings.md), [editors](../editors/README.md) and the
-[findings of `busway check`](checks.md) have pages of their own; `busway --help` lists the commands.
+Every key of every file in the configuration folder. [App settings](settings.md), [editors](../editors/README.md) and
+the [findings of `busway check`](checks.md) have pages of their own.
 
-A duration is written as 80ms, 5m, 2h, 7d or in ISO 8601. An unknown key is an error. `busway check` reports all errors
-of all files. For completion in your text editor, a file begins with the path of its schema:
-`# yaml-language-server: $schema=PATH`.
+A duration is written as 80ms, 5m, 2h, 7d or in ISO 8601. For completion in your text editor, a file begins with the
+path of its schema: `# yaml-language-server: $schema=task.schema.json`.
 
-| file in the configuration folder | what it holds | schema |
-|---|---|---|
 """

@@ -1,4 +1,4 @@
-"""Tables of the options in a JSON schema: each key with its type, default and meaning."""
+"""Lists of the options in a JSON schema: each key with its type, default and meaning."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,8 @@ _NAMED = {
 _FEW = 3
 
 
-class OptionTables:
-    """The tables of a model, and of all mappings that its options may be."""
+class OptionLists:
+    """The lists of a model, and of all mappings that its options may be."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class OptionTables:
         """
         Describe options with the *definitions* of a schema.
 
-        *elsewhere* has the words for types of other pages, *described* what the page has described already.
+        *elsewhere* has the words for types of other pages, *described* the models and options that the page has.
         """
         self._definitions = definitions
         self._elsewhere = {**_NAMED, **(elsewhere or {})}
@@ -41,24 +41,23 @@ class OptionTables:
         self._mappings: dict[str, Schema] = {}
 
     def of_model(self, model: Schema, name: str = "") -> Iterator[str]:
-        """Yield the table of a model, then those of the mappings in it."""
+        """Yield the list of a model, then those of the mappings in it."""
         self._described.add(name)
-        yield from self._table(model)
+        yield from self._list(model)
         yield from self._of_mappings()
 
     def of_names(self, model: Schema) -> Iterator[str]:
-        """Yield the tables of what a mapping has under each name."""
+        """Yield the lists of what a mapping has under each name."""
         self._type(model)
         yield from self._of_mappings()
 
     def of_option(self, name: str, option: Schema) -> Iterator[str]:
-        """Yield the table of an option: of its members, if it is a mapping."""
+        """Yield the list of an option: of its members, if it is a mapping."""
         model, whole = self._resolved(option)
         if "properties" in whole:
             yield from self.of_model(whole, model)
             return
-        yield from _HEAD
-        yield f"| `{name}` | {self._type(option)} (required) | {cell(option.get('description', ''))} |"
+        yield line(name, self._type(option), "required", option.get("description", ""))
         yield ""
         yield from self._of_mappings()
 
@@ -69,18 +68,21 @@ class OptionTables:
             mapping = self._mappings[name]
             yield from (f"**{_label(name, mapping)}**: {_words_of(mapping)}", "")
             if any("const" not in option for option in mapping["properties"].values()):
-                yield from self._table(mapping)
+                yield from self._list(mapping)
 
-    def _table(self, model: Schema) -> Iterator[str]:
-        yield from _HEAD
+    def _list(self, model: Schema) -> Iterator[str]:
         required = model.get("required", ())
+        lines = {}
         for name, option in model["properties"].items():
             if "const" in option:
                 continue
             default = "required" if name in required else _default(option)
-            value = f"{self._type(option)} ({default})" if default else self._type(option)
             words = option.get("description") or _words_of(self._resolved(option)[1])
-            yield f"| `{name}` | {value} | {cell(words)} |"
+            lines[name] = line(name, self._type(option), default, words)
+        yield from (each for each in lines.values() if each not in self._described)
+        if again := [f"`{name}`" for name, each in lines.items() if each in self._described]:
+            yield f"- {', '.join(again)}: as above."
+        self._described.update(lines.values())
         yield ""
 
     def _resolved(self, schema: Schema) -> tuple[str, Schema]:
@@ -115,7 +117,10 @@ class OptionTables:
         return _scalar(schema)
 
 
-_HEAD = ("| option | value (default) | |", "|---|---|---|")
+def line(name: str, kind: str, default: str, words: str) -> str:
+    """Return the line of an option or an app setting."""
+    value = "; ".join(filter(None, (kind, default)))
+    return f"- `{name}`{f' ({value})' if value else ''}: {' '.join(words.split())}"
 
 
 def _label(name: str, model: Schema) -> str:
