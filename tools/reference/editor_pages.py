@@ -32,7 +32,7 @@ editors:
   - compress: {encoding: zstd}
 ```
 
-`busway try TASK --peek 10` shows their results for messages that wait in the source ([dry run](../dry-run.md)).
+`busway try TASK --peek 10` shows their results for messages that wait in the source ([how](../checks.md#trying-a-task-without-sending)).
 
 """
 _RULES = """\

@@ -1,4 +1,4 @@
-"""docs/dry-run.md: what `busway try` is said to print is what it prints."""
+"""docs/checks.md: what `busway try` is said to print is what it prints."""
 
 import re
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.end_to_end.busway_process import ROOT
 from tests.end_to_end.shell import Shell
 
-PAGE = (ROOT / "docs/dry-run.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/checks.md").read_text(encoding="utf-8")
 
 
 def test_the_dry_run_prints_what_the_page_shows(tmp_path: Path) -> None:
