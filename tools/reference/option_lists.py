@@ -104,7 +104,7 @@ class OptionLists:
                 return (" or " if len(kinds) <= _FEW else ", ").join(dict.fromkeys(kinds))
         if "enum" in schema or "const" in schema:
             values = schema.get("enum", [schema.get("const")])
-            return " or ".join(code(value) for value in values if value is not False or "off" not in values)
+            return _either([code(value) for value in values if value is not False or "off" not in values])
         if schema.get("type") == "object" and "properties" in schema:
             self._mappings.setdefault(name, schema)
             label = _label(name, schema)
@@ -115,6 +115,11 @@ class OptionLists:
         if schema.get("type") == "array":
             return f"list of {self._type(schema['items'])}"
         return _scalar(schema)
+
+
+def _either(values: list[str]) -> str:
+    *first, last = values
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def line(name: str, kind: str, default: str, words: str) -> str:
@@ -138,7 +143,7 @@ def _scalar(schema: Schema) -> str:
         case "integer" | "number" as kind:
             return ("whole number" if kind == "integer" else "number") + _bounds(schema)
         case "boolean":
-            return "`true` or `false`"
+            return "boolean"
         case "string":
             return "duration" if schema.get("pattern") == DURATION_PATTERN else "text"
         case None:
