@@ -32,7 +32,8 @@ editors:
   - compress: {encoding: zstd}
 ```
 
-`busway try TASK --peek 10` shows their results for messages that wait in the source ([how](../checks.md#trying-a-task-without-sending)).
+[`busway try TASK --peek 10`](../checks.md#trying-a-task-without-sending) shows their results for messages that wait in
+the source.
 
 """
 _RULES = """\

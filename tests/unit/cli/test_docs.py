@@ -62,7 +62,7 @@ def test_a_comment_in_an_example_is_no_heading(tmp_path: Path, monkeypatch: pyte
             "runbook#when-a-target-does-not-accept-messages: ",
             "No line has all of it",
         ),
-        (("warning of order-lost in orders",), "reference/checks#findings-of-busway-check: ", "'order-lost'"),
+        (("warning of order-lost in orders",), "reference/checks#warnings: ", "'order-lost'"),
     ],
 )
 def test_an_error_leads_to_the_lines_about_it(asked: tuple[str, ...], place: str, stderr: str) -> None:

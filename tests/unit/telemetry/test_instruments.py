@@ -245,9 +245,7 @@ def test_the_log_line_has_its_fields_in_the_text_and_for_other_handlers(caplog: 
 
 
 def test_the_document_has_every_metric_with_unit_and_attributes() -> None:
-    rows = re.findall(
-        r"^- `([\w.]+)` \(([\w -]+), `([^`]+)`([^)]*)\): (.+)$", DOCUMENT.read_text(), re.MULTILINE
-    )
+    rows = re.findall(r"^- `([\w.]+)` \(([\w -]+), `([^`]+)`([^)]*)\): (.+)$", DOCUMENT.read_text(), re.MULTILINE)
     of_document = {
         name: (kind, unit, sorted(re.findall(r"`([^`]+)`", attributes)), values.strip())
         for name, kind, unit, attributes, values in rows
