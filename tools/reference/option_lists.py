@@ -104,7 +104,7 @@ class OptionLists:
                 return (" or " if len(kinds) <= _FEW else ", ").join(dict.fromkeys(kinds))
         if "enum" in schema or "const" in schema:
             values = schema.get("enum", [schema.get("const")])
-            return _either([code(value) for value in values if value is not False or "off" not in values])
+            return ", ".join(code(value) for value in values if value is not False or "off" not in values)
         if schema.get("type") == "object" and "properties" in schema:
             self._mappings.setdefault(name, schema)
             label = _label(name, schema)
@@ -115,11 +115,6 @@ class OptionLists:
         if schema.get("type") == "array":
             return f"list of {self._type(schema['items'])}"
         return _scalar(schema)
-
-
-def _either(values: list[str]) -> str:
-    *first, last = values
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def line(name: str, kind: str, default: str, words: str) -> str:
