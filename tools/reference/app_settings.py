@@ -91,8 +91,6 @@ MONITORING = (
         "`http://localhost:4318`",
         "The collector, for `otlp`; likewise OTEL_EXPORTER_OTLP_*.",
     ),
-    AppSetting("OTEL_SERVICE_NAME", "text", "the Function app, or `busway`", "`service.name`."),
-    AppSetting("OTEL_METRIC_EXPORT_INTERVAL", "milliseconds", "`60000`", "Time between two exports of metrics."),
     AppSetting(
         "OTEL_TRACES_SAMPLER",
         "a sampler of OpenTelemetry",
@@ -100,9 +98,11 @@ MONITORING = (
         "Which spans are exported; OTEL_TRACES_SAMPLER_ARG is its argument.",
     ),
     AppSetting(
-        "OTEL_BSP_MAX_QUEUE_SIZE", "spans", "`2048`", "Spans that may wait for export; further ones are dropped."
+        "OTEL_SERVICE_NAME or OTEL_METRIC_EXPORT_INTERVAL or OTEL_BSP_MAX_QUEUE_SIZE or OTEL_SDK_DISABLED",
+        "",
+        "",
+        "As OpenTelemetry documents them.",
     ),
-    AppSetting("OTEL_SDK_DISABLED", "`true`", "", "Switches metrics and spans off."),
     AppSetting(" or ".join(SECOND_TELEMETRY), "", "", "Must not be set: a second telemetry exports everything twice."),
 )
 HOST = (
