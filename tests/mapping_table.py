@@ -106,7 +106,7 @@ def _parts(raw: Sections) -> Iterator[tuple[str, Value]]:
 
 
 def table(source: Form) -> str:
-    """Return the table of the way from *source* to the other kind and back."""
+    """Return the table of the way from *source* to the other kind and back: of what changes."""
     words = {"service-bus": "Service Bus", "event-hubs": "Event Hubs"}
     target: Form = "event-hubs" if source == "service-bus" else "service-bus"
     lines = [f"| in {words[source]} | in {words[target]} | back in {words[source]} |", "|---|---|---|"]
@@ -114,7 +114,9 @@ def table(source: Form) -> str:
         there = Message(raw, Message.received(b"\x00\x53\x75\xa0\x00", ORIGIN).arrival)
         other = passed(there, source, target)
         back = passed(other, target, source)
-        returned = "as it was" if parts(back) == parts(there) else _describe(back)
+        returned = "" if parts(back) == parts(there) else _describe(back)
+        if not returned and parts(other) == parts(there):
+            continue
         changed = "the same" if parts(other) == parts(there) else _describe(other)
         lines.append(f"| {_describe(there)} | {changed} | {returned} |")
     return "\n".join(lines)

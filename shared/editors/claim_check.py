@@ -42,8 +42,7 @@ class ClaimCheckStep(Step):
     A claim is a small JSON body of the type application/vnd.busway.claim-check+json with the container, name, size and
     SHA-256 of the blob, and the content type of the body. The name is also in the application property `claim-check`.
     The blob has the bytes of the body and their MD5. A redelivered message uses the same blob. Busway does not delete
-    blobs: give the container a lifecycle rule, or let `claim-restore` delete each blob that it has restored. While the
-    storage is unavailable, the messages stay at the source.
+    blobs: give the container a lifecycle rule, or let `claim-restore` delete each blob that it has restored.
     """
 
     options: ClaimCheckOptions = Field(alias="claim-check")

@@ -36,8 +36,7 @@ class ClaimRestoreStep(Step):
     Restores bodies that `claim-check` has stored as blobs; a message without a claim stays as it is.
 
     The size and the SHA-256 of the blob must match the claim. A message is rejected if its blob is missing, altered,
-    larger than allowed, or in another container than the one named here: no other address is contacted. While the
-    storage is unavailable, the messages stay at the source.
+    larger than allowed, or in another container than the one named here: no other address is contacted.
     """
 
     options: ClaimRestoreOptions = Field(alias="claim-restore")

@@ -42,8 +42,7 @@ class DecryptStep(Step):
     Decrypts JSON Web Encryption (RFC 7516) from `encrypt` or any other software.
 
     The body gets its original content type. A message that no key of the secret can open is rejected. If a message
-    names an unknown key, the secret is read again first. While the keys are unavailable, the messages stay at the
-    source.
+    names an unknown key, the secret is read again first.
     """
 
     keeps_properties: ClassVar[bool] = True

@@ -57,10 +57,9 @@ class DeduplicateStep(Step):
     Withholds a message if one with the same id was sent before.
 
     An id is remembered when the target has accepted its message, not earlier: after a failure a message may be sent
-    twice, but none is lost. Withheld messages are journalled as filtered. If one delivery has two messages with the
+    twice, but none is lost. If one delivery has two messages with the
     same id, the second one is withheld if the first is sent, and rejected if the first is rejected. Two messages that
-    are processed at the same time in two deliveries are both sent. While the store is unavailable, the messages stay at
-    the source. Put this editor before those that change the id.
+    are processed at the same time in two deliveries are both sent. Put this editor before those that change the id.
     """
 
     keeps_properties: ClassVar[bool] = True

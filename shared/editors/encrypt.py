@@ -57,8 +57,7 @@ class EncryptStep(Step):
     Encrypts the body, or fields of a JSON body, as JSON Web Encryption (RFC 7516) with a named key.
 
     The content type of an encrypted body is application/jose or application/jose+json; the original one is inside. A
-    body with encrypted fields stays JSON: each field becomes a string. While the key is unavailable, the messages stay
-    at the source.
+    body with encrypted fields stays JSON: each field becomes a string.
     """
 
     keeps_properties: ClassVar[bool] = True

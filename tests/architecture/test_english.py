@@ -1,4 +1,4 @@
-"""The check of plain English (tools/check-english) finds the words that docs/contribute/english.md lists."""
+"""The check of plain English (tools/check-english) finds the words in tools/words-to-avoid.tsv."""
 
 import runpy
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CHECK = runpy.run_path(str(ROOT / "tools" / "check-english"))
-RULES = CHECK["rules"]((ROOT / "docs" / "contribute" / "english.md").read_text(encoding="utf-8"))
+RULES = CHECK["rules"]((ROOT / "tools" / "words-to-avoid.tsv").read_text(encoding="utf-8"))
 
 
 def findings(text: str) -> list[str]:
@@ -41,5 +41,5 @@ def test_plain_words_pass(line: str) -> None:
     assert findings(line) == []
 
 
-def test_a_guide_without_patterns_has_no_rules() -> None:
-    assert CHECK["rules"]("# Plain English\n\nNo table here.\n") == []
+def test_a_file_without_patterns_has_no_rules() -> None:
+    assert CHECK["rules"]("# Words to avoid\n\nNo tab here.\n") == []

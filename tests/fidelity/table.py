@@ -1,7 +1,6 @@
 """The results of the journeys as a table: one row for specimens with the same results, a note for each change."""
 
-from collections.abc import Iterable, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from shared.amqp import sections
@@ -32,6 +31,7 @@ _KEYS = {
 }
 _LEFT_OUT = ("absolute-expiry-time", "x-opt-scheduled-enqueue-time", "x-opt-via-partition-key")
 
+_HOST = "Azure's host, 1 and 5 hops"
 # The title of each column, and the journeys whose results must be equal.
 COLUMNS: dict[str, list[Journey]] = {
     "SB → SB": [Journey(WIRE, "SS")],
@@ -39,7 +39,7 @@ COLUMNS: dict[str, list[Journey]] = {
     "EH → SB": [Journey(WIRE, "ES")],
     "EH → EH": [Journey(WIRE, "EE")],
     "5 hops": [Journey(WIRE, kinds) for kinds in FIVE_HOPS],
-    "Azure's host, 1 and 5 hops": [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
+    _HOST: [Journey(AZURE, kinds) for kinds in ("SS", "EE", *FIVE_HOPS)],
     "in envelopes": [Journey(ENVELOPE, "SS"), Journey(STORAGE, "SS"), Journey(GRID, "SS")],
 }
 _BODY_ONLY = Journey(BODY, "SS")
@@ -186,17 +186,27 @@ def table(observed: Observations) -> str:
     """Return the table of what is not kept everywhere, with its notes, as docs/fidelity.md shows it."""
     found = [row for row in rows(observed) if any(each != Cell(KEPT) for each in row.cells)]
     names = list(dict.fromkeys(each.note for row in found for each in row.cells if each.note is not None))
+    by_host = [row for row in found if all(each == Cell(KEPT) for each in _without_host(row.cells))]
+    elsewhere = [row for row in found if row not in by_host]
     lines = [" | ".join(("| part", "what is sent", *COLUMNS)) + " |", "|---" * (2 + len(COLUMNS)) + "|"]
-    for part, group in groupby(found, key=lambda row: row.part):
-        for row in group:
-            cells = (_shown(each, names) for each in row.cells)
-            lines.append(" | ".join((f"| {part}", ", ".join(row.names), *cells)) + " |")
+    for row in elsewhere:
+        cells = (_shown(each, names) for each in row.cells)
+        lines.append(" | ".join((f"| {row.part}", ", ".join(row.names), *cells)) + " |")
+    host = [*COLUMNS].index(_HOST)
+    changed = [f"- {row.part}, {', '.join(row.names)}: {_shown(row.cells[host], names)}" for row in by_host]
     notes = [f"{number}. {NOTES[name]}" for number, name in enumerate(names, 1)]
     kept = [specimen.name for key, specimen in SPECIMENS.items() if cell(_BODY_ONLY, key, observed) == Cell(KEPT)]
     body = f"A route with `via: binding` and `body_only` keeps {', '.join(kept)}, and nothing else."
     return "\n".join(
-        ["What is not in the table, and where a cell is empty, is kept.", "", *lines, "", *notes, "", body]
+        [
+            "What is not in a table, and where a cell is empty, is kept.",
+            *("", *lines, "", "Only Azure's host changes:", "", *changed, "", *notes, "", body),
+        ]
     )
+
+
+def _without_host(cells: Sequence[Cell]) -> list[Cell]:
+    return [each for column, each in zip(COLUMNS, cells, strict=True) if column != _HOST]
 
 
 def _shown(result: Cell, names: list[str]) -> str:

