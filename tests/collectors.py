@@ -84,6 +84,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Answers(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Otherwise the body of an answer waits for 40 ms until its head is acknowledged.
+    disable_nagle_algorithm = True
     server: _Server
 
     def log_message(self, *_: object) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from cli.topology.bicep import parameters_of
 from cli.topology.plan import load_needs
 from tests.bicep import copy_templates, needs_compiler, snapshot
@@ -17,6 +19,7 @@ routes: [{target: {connection: west, queue: copies}}]
 """
 
 
+@pytest.mark.long  # it starts the compiler
 @needs_compiler
 def test_quotes_and_dollars_in_rules_arrive_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "config/tasks").mkdir(parents=True)
