@@ -162,6 +162,7 @@ CONNECTION_ERRORS = {
     "a frame of two gigabytes": (struct.pack(">IBBH", 2**31, 2, 0, 0), "amqp:connection:framing-error"),
     "a frame shorter than its header": (struct.pack(">IBBH", 7, 2, 0, 0), "amqp:connection:framing-error"),
     "a data offset past the frame": (struct.pack(">IBBH", 8, 3, 0, 0), "amqp:connection:framing-error"),
+    "a data offset within the header": (struct.pack(">IBBH", 8, 1, 0, 0), "amqp:connection:framing-error"),
     "an unknown frame type": (struct.pack(">IBBH", 8, 2, 9, 0), "amqp:connection:framing-error"),
     "a SASL frame after SASL": (
         compose(0, compose_list(sasl.INIT, [symbol_field("PLAIN")]), kind=SASL),
@@ -183,6 +184,7 @@ CONNECTION_ERRORS = {
         compose(0, compose_list(performatives.ATTACH, [number_field(1), number_field(1), b"\x41"])),
         "amqp:decode-error",
     ),
+    "a transfer without fields": (compose(0, b"\x00\x53\x14\x45"), "amqp:decode-error"),
     "a second open": (OPEN_FRAME, "amqp:not-allowed"),
     "a session that has begun already": (BEGIN_FRAME, "amqp:not-allowed"),
     "a channel that is too high": (

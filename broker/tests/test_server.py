@@ -2,13 +2,11 @@
 
 import datetime as dt
 import socket
-import struct
 import time
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from broker.tests.sdk_calls import ReceiveMessages, SendMessages, TakeEntity
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
@@ -28,42 +26,6 @@ def receive_all(peer: socket.socket) -> bytes:
     while part := peer.recv(65536):
         received += part
     return received
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"SSH-2.0-client\r\n",
-        HEADER + bytes(100),
-        HEADER + struct.pack(">IBBH", 2**31, 2, 0, 0),
-        HEADER + b"\xff" * 99,
-    ],
-    ids=["another protocol", "zeros", "a frame too large", "noise"],
-)
-def test_a_connection_with_garbage_is_closed_and_others_still_work(
-    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity, sent: bytes
-) -> None:
-    queue = entity("plain")
-    with connect(broker) as peer:
-        peer.sendall(sent)
-        assert receive_all(peer).startswith(HEADER)
-    publish(queue, ServiceBusMessage("body"))
-    assert [str(message) for message in take(queue, 1)] == ["body"]
-
-
-def test_silent_and_broken_connections_do_not_disturb_others(
-    broker: RunningBroker, publish: SendMessages, take: ReceiveMessages, entity: TakeEntity
-) -> None:
-    queue = entity("plain")
-    peers = [connect(broker) for _ in range(200)]
-    for peer in peers[:100]:
-        peer.sendall(HEADER[:5])
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        peer.close()
-    publish(queue, ServiceBusMessage("body"))
-    assert [str(message) for message in take(queue, 1)] == ["body"]
-    for peer in peers[100:]:
-        peer.close()
 
 
 def test_a_running_broker_returns_its_counts_and_can_be_reset() -> None:

@@ -1,6 +1,5 @@
 """The protocol without sockets: answers to violations, windows, credit, and arbitrary bytes."""
 
-import struct
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from broker.tests.unit.peer import CLOSED, DETACHED, ENDED, Peer, codes, error_of
 from busway_broker.core.session_store import SessionStore
 from shared.amqp import dispositions, performatives, sasl
-from shared.amqp.fields import compose_list, number_field, symbol_field, text_field
+from shared.amqp.fields import compose_list, symbol_field, text_field
 from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, map_, string, symbol
@@ -45,61 +44,12 @@ def test_an_unknown_mechanism_is_refused() -> None:
     assert peer.connection.is_closed
 
 
-@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01"])
-def test_another_protocol_is_answered_with_the_amqp_header(start: bytes) -> None:
-    peer = Peer()
-    assert peer.say(start) == [AMQP_HEADER.encode()]
-    assert peer.connection.is_closed
-
-
-@pytest.mark.parametrize(
-    ("frame", "condition"),
-    [
-        (struct.pack(">IBBH", 4, 2, 0, 0), "amqp:connection:framing-error"),
-        (struct.pack(">IBBH", 8, 1, 0, 0), "amqp:connection:framing-error"),
-        (struct.pack(">IBBH", 10**6, 2, 0, 0), "amqp:connection:framing-error"),
-        (struct.pack(">IBBH", 8, 2, 7, 0), "amqp:connection:framing-error"),
-        (compose(0, b"\x00\x53\x14\x45"), "amqp:decode-error"),
-        (compose(0, b"garbage"), "amqp:decode-error"),
-        (compose(0, compose_list(0x77, [])), "amqp:not-allowed"),
-        (compose(0, compose_list(performatives.ATTACH, [number_field(1)])), "amqp:decode-error"),
-        (performatives.transfer(5, 0, 0, bytes(16), 0, settled=True, more=False), "amqp:not-allowed"),
-        (compose(0, performatives.begin(0, next_outgoing_id=0, incoming_window=1, outgoing_window=1, handle_max=1)),
-         "amqp:not-allowed"),
-    ],
-)  # fmt: skip
-def test_a_connection_error_is_answered_with_its_condition(frame: bytes, condition: str) -> None:
-    peer = Peer()
-    peer.open()
-    assert error_of(peer.say(frame), CLOSED) == condition
-    assert peer.connection.is_closed
-
-
 def test_frames_may_arrive_in_any_pieces() -> None:
     peer = Peer()
     opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=0)
     stream = AMQP_HEADER.encode() + compose(0, opening) + peer.begin() + peer.attach(3, receives=False, address="q")
     heard = [each for byte in stream for each in peer.say(bytes([byte]))]
     assert codes(heard) == [performatives.OPEN, performatives.BEGIN, performatives.ATTACH, performatives.FLOW]
-
-
-def test_a_handle_without_a_link_ends_the_session_and_only_that() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.begin(1))
-    assert error_of(peer.say(peer.transfer(4, 0, b"")), ENDED) == "amqp:session:unattached-handle"
-    assert peer.say(peer.transfer(4, 1, b"")) == []
-    assert codes(peer.say(peer.attach(0, receives=False, address="q", channel=1))) == [
-        performatives.ATTACH,
-        performatives.FLOW,
-    ]
-
-
-def test_a_handle_in_use_ends_the_session() -> None:
-    peer = Peer()
-    peer.open()
-    attach = peer.attach(0, receives=False, address="q")
-    assert error_of(peer.say(attach, attach), ENDED) == "amqp:session:handle-in-use"
 
 
 def test_frames_for_a_channel_that_has_ended_are_ignored() -> None:

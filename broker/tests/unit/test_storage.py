@@ -133,33 +133,6 @@ def test_what_is_not_committed_is_lost_with_the_process(folder: StorageFolder) -
     assert ids_in(folder.reopen()) == ["a"]
 
 
-def test_a_torn_write_is_left_out(folder: StorageFolder) -> None:
-    storage = folder.open()
-    publish(storage, "a")
-    start = folder.log.stat().st_size
-    publish(storage, "b", "c")
-    data = folder.log.read_bytes()
-    for length in {start + 1, start + 24, (start + len(data)) // 2, len(data) - 4096, len(data) - 1}:
-        folder.log.write_bytes(data[:length])
-        assert ids_in(folder.reopen()) == ["a"]
-        folder.log.write_bytes(data[:length] + bytes(len(data) - length))
-        assert ids_in(folder.reopen()) == ["a"]
-    folder.log.write_bytes(data)
-    assert ids_in(folder.reopen()) == ["a", "b", "c"]
-
-
-def test_work_continues_after_a_torn_write(folder: StorageFolder) -> None:
-    storage = folder.open()
-    publish(storage, "a")
-    start = folder.log.stat().st_size
-    publish(storage, "b")
-    folder.log.write_bytes(folder.log.read_bytes()[: start + 100])
-    kept = folder.reopen()
-    publish(kept, "c")
-    assert ids_in(kept) == ["a", "c"]
-    assert list(kept.namespace.store("plain").messages) == [1, 2]
-
-
 def flip_a_body(data: bytearray) -> None:
     data[data.index(b"body of a")] ^= 1
 

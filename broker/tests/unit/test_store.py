@@ -97,19 +97,6 @@ def pass_time(namespace: Namespace, clock: ManualClock, seconds: float) -> None:
     namespace.advance()
 
 
-def test_expired_locks_return_in_sequence_order_and_count(namespace: Namespace, clock: ManualClock) -> None:
-    send(namespace, "q", "a", "b", "c")
-    taker = join(namespace, "q", 3)
-    taker.store.complete(taker.taken[1][0])
-    pass_time(namespace, clock, LOCK_SECONDS - 1)
-    assert taker.credit == 0
-    pass_time(namespace, clock, 1)
-    taker.credit = 3
-    taker.store.dispatch()
-    assert [text for _, text in taker.taken[3:]] == ["a", "c"]
-    assert {stored.delivery_count for stored in taker.store.messages.values()} == {1}
-
-
 def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
@@ -121,16 +108,6 @@ def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, cl
             with pytest.raises(Refusal) as refused:
                 settle(token)
             assert refused.value.condition == errors.MESSAGE_LOCK_LOST
-
-
-def test_a_renewed_lock_lasts_from_then(namespace: Namespace, clock: ManualClock) -> None:
-    send(namespace, "q", "a", "b")
-    taker = join(namespace, "q", 2)
-    pass_time(namespace, clock, LOCK_SECONDS - 1)
-    taker.store.renew_lock(taker.taken[0][0])
-    pass_time(namespace, clock, LOCK_SECONDS - 1)
-    taker.store.complete(taker.taken[0][0])
-    assert [identity(stored) for stored in taker.store.messages.values()] == ["b"]
 
 
 def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(
