@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, TargetUnavailable
 from shared.line.intake import LARGEST_BATCH, LARGEST_BATCH_BYTES, Intake
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
@@ -13,7 +13,7 @@ from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
-from shared.protocols import Editor, Entry, Flush, Imprint, Outcome
+from shared.protocols import Editor, Outcome
 from shared.rules.rule import parse_filter
 from tests.fakes import (
     JournalInMemory,
@@ -105,25 +105,6 @@ def test_a_batch_ends_when_it_is_full() -> None:
     assert large.output.calls == [2, 2, 1]
 
 
-def test_a_message_returns_while_another_of_its_batch_waits_and_not_before_it_is_on_record() -> None:
-    down = OutputThatIsDown()
-    one = One(OutputThatAccepts(), down)
-
-    async def scenario() -> None:
-        one.held = asyncio.Event()
-        waiting = asyncio.create_task(one.intake.run(delivered(2, session_id="b")))
-        await one.intake.run(delivered(1))
-        assert [record.message_id for record in one.journal.records] == ["m-1"]
-        assert not waiting.done()
-        down.put_up()
-        one.held.set()
-        await waiting
-
-    asyncio.run(scenario())
-    assert down.ids("orders") == ["m-2"]
-    assert [record.message_id for record in one.journal.records] == ["m-1", "m-2"]
-
-
 def test_a_failure_in_busway_itself_leaves_no_invocation_waiting() -> None:
     def fail(_: Message) -> list[Message]:
         raise ZeroDivisionError
@@ -131,23 +112,6 @@ def test_a_failure_in_busway_itself_leaves_no_invocation_waiting() -> None:
     one = One(OutputThatAccepts(), editors=[Editing(fail)])
     results = one.run(delivered(1), delivered(2))
     assert all(isinstance(result, BuswayError) for result in results)
-
-
-def test_nothing_is_sent_that_is_not_on_record_as_received() -> None:
-    class Full(JournalInMemory):
-        def arriving(self, message: Message) -> Imprint:
-            return Imprint(b"", 0, None, message.session_id, None, None, None, ())
-
-        def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:  # noqa: ARG002 - the protocol's
-            async def refuse() -> None:
-                raise TargetRefused("journal: full")
-
-            return refuse
-
-    one = One(OutputThatAccepts(), journal=Full())
-    results = one.run(delivered(1), delivered(2))
-    assert all(isinstance(result, TargetRefused) for result in results)
-    assert one.output.calls == []
 
 
 def test_a_shutdown_ends_every_invocation() -> None:

@@ -21,22 +21,6 @@ from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Line
 
 
-def test_one_target_that_is_down_does_not_delay_the_other() -> None:
-    up, down = OutputThatAccepts(), OutputThatIsDown()
-    routes = [
-        Route(Target(down, "north", "orders"), parse_filter("side = 1")),
-        Route(Target(up, "east", "orders")),
-    ]
-    line = Line(up, routes=routes)
-    with pytest.raises(TargetUnavailable):
-        line.run(*[delivered(number, named={"side": int_(number % 2)}) for number in range(6)])
-    assert up.ids("orders") == ["m-0", "m-2", "m-4"]
-    down.put_up()
-    line.run(*[delivered(number, named={"side": int_(number % 2)}) for number in range(6)])
-    assert up.ids("orders") == ["m-0", "m-2", "m-4"]
-    assert down.ids("orders") == ["m-1", "m-3", "m-5"]
-
-
 def test_a_message_whose_lock_ends_first_is_left_behind_alone() -> None:
     output = OutputThatIsDown()
     line = Line(output, has_locks=True)

@@ -163,16 +163,6 @@ def _event(number: int) -> bytes:
     return delivered(number, enqueued=ENQUEUED + _HOUR)
 
 
-def test_a_hub_read_again_after_a_checkpoint_sends_nothing_twice() -> None:
-    app = App()
-    app.clock.advance(2 * _HOUR / 1000)
-    app.fail(_event(1), _event(2), partition="0")
-    app.run(app.instance(), _event(1), _event(2), _event(3), partition="0")
-    # The number of another partition is another event.
-    app.run(app.instance(), _event(1), partition="1")
-    assert app.first.ids("orders") == ["m-1", "m-2", "m-3", "m-1"]
-
-
 def _silent(app: App) -> None:
     app.sink.seconds = 1.0
 

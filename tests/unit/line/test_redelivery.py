@@ -1,14 +1,14 @@
 """Redelivered batches, and messages that are in a batch twice."""
 
-import pytest
+import asyncio
+from collections.abc import Sequence
 
 from shared.amqp.sections import split
-from shared.errors import MessageRejected, TargetUnavailable
+from shared.errors import BuswayError, MessageRejected
 from shared.message.message import Message
-from shared.protocols import Outcome
+from shared.protocols import Outcome, Outgoing
 from tests.fakes import (
     OutputThatAccepts,
-    OutputThatIsDown,
 )
 from tests.messages import ENQUEUED, delivered
 from tests.unit.line.copying import Editing, Line
@@ -28,21 +28,6 @@ def test_a_message_without_a_sequence_number_is_sent_at_every_delivery() -> None
     line.run(delivered(None, message_id="a"))
     line.run(delivered(None, message_id="a"))
     assert output.ids("orders") == ["a", "a"]
-
-
-def test_a_redelivered_message_is_not_rejected_twice() -> None:
-    def refuse(message: Message) -> list[Message]:
-        if message.arrival.sequence_number == 1:
-            raise MessageRejected("Poison", "it is poison")
-        return [message]
-
-    output = OutputThatIsDown()
-    line = Line(output, editors=[Editing(refuse)])
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1), delivered(2))
-    output.put_up()
-    assert line.run(delivered(1), delivered(2)) == {Outcome.REJECTED: 1, Outcome.SENT: 1}
-    assert len(line.rejected()) == 1
 
 
 def test_both_records_of_a_message_that_is_in_a_batch_twice_have_its_id() -> None:
@@ -68,3 +53,34 @@ def test_both_records_of_an_unreadable_message_that_is_in_a_batch_twice_have_no_
     assert line.run(raw.encode(), raw.encode()) == {Outcome.REJECTED: 2}
     assert len(line.rejected()) == 1
     assert line.journal.records[1].message_id is None
+
+
+class OutputThatHolds(OutputThatAccepts):
+    """Answers when it is released."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = asyncio.Event()
+
+    async def send(
+        self, entity: str, messages: Sequence[Outgoing], *, timeout_seconds: float
+    ) -> list[BuswayError | None]:
+        await self.released.wait()
+        return await super().send(entity, messages, timeout_seconds=timeout_seconds)
+
+
+def test_other_messages_do_not_wait_for_an_earlier_delivery() -> None:
+    output = OutputThatHolds()
+    line = Line(output)
+
+    async def deliver() -> None:
+        running = []
+        for number in (1, 2):
+            running.append(asyncio.create_task(line.pipeline.run([delivered(number)])))
+            await asyncio.sleep(0)
+        output.released.set()
+        await asyncio.gather(*running)
+
+    asyncio.run(deliver())
+    assert sorted(map(str, output.ids("orders"))) == ["m-1", "m-2"]
+    assert line.clock.monotonic() == 0

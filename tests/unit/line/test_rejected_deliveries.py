@@ -24,16 +24,6 @@ def at_fault(message: Outgoing) -> bool:
     return message.message_id == "m-2"
 
 
-@pytest.mark.parametrize("has_session", [False, True])
-def test_without_rejects_a_message_at_fault_is_dead_lettered_alone(has_session: bool) -> None:
-    line = Line(OutputThatRejects(at_fault))
-    session = line.session if has_session else None
-    assert line.deliver(1, 2, 3, session=session, session_id="s") == {Outcome.SENT: 2, Outcome.REJECTED: 1}
-    assert line.locks.dead == [(token(2), "TargetRefusedMessage", "copy, sent: target/entity: no")]
-    assert line.locks.completed == []
-    assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
-
-
 def test_the_lock_of_a_dead_lettered_message_is_not_renewed() -> None:
     line = Line(RejectsThenAway())
     line.at[100] = line.output.put_up
@@ -103,6 +93,7 @@ def test_a_run_of_rejects_stops_the_task_at_its_limit() -> None:
         with pytest.raises(TargetRefused, match="stopped after 3 rejected messages in a row"):
             line.deliver(*range(1, 8))
     assert rejects.ids("rejected") == ["m-1", "m-2", "m-3"]
+    assert {*line.locks.completed} == {token(1), token(2), token(3)}, "what is rejected is completed alone"
     assert line.clock.monotonic() > 400, "a task that stands must not use up the deliveries"
 
 

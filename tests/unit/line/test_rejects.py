@@ -11,7 +11,6 @@ from shared.line.rejection import DESCRIPTION, REASON, SEQUENCE, SOURCE, STAGE, 
 from shared.protocols import Outcome, Outgoing
 from tests.fakes import (
     OutputThatAccepts,
-    OutputThatIsDown,
     OutputThatRejects,
 )
 from tests.messages import delivered
@@ -81,19 +80,6 @@ def test_message_that_rejects_refuses_in_any_form_stays_at_the_source() -> None:
     assert line.outcomes() == [Outcome.RETRY]
 
 
-def test_while_rejects_is_down_nothing_is_lost() -> None:
-    output = OutputThatRejects(lambda message: message.message_id == "m-1")
-    rejects = OutputThatIsDown()
-    line = Line(output, rejects=rejects)
-    with pytest.raises(TargetUnavailable):
-        line.run(delivered(1), delivered(2))
-    assert line.outcomes() == [Outcome.RETRY, Outcome.SENT]
-    rejects.put_up()
-    assert line.run(delivered(1), delivered(2)) == {Outcome.REJECTED: 1, Outcome.SENT: 1}
-    assert output.ids("orders") == ["m-2"]
-    assert rejects.ids("rejected") == ["m-1"]
-
-
 class RejectsOneAndGoesAway(OutputThatAccepts):
     def answer(self, message: Outgoing, /) -> BuswayError | None:
         return {
@@ -110,15 +96,6 @@ def test_rejected_messages_reach_rejects_even_if_the_target_is_unavailable_until
         line.run(delivered(1), delivered(2), delivered(3))
     assert line.outcomes() == [Outcome.REJECTED, Outcome.SENT, Outcome.RETRY]
     assert len(line.rejected()) == 1
-
-
-def test_without_rejects_an_invalid_message_stays_at_the_source_and_the_others_are_sent_once() -> None:
-    output = OutputThatRejects(lambda message: message.message_id == "m-2")
-    line = Line(output, has_rejects=False)
-    for delivery_count in range(3):
-        with pytest.raises(TargetRefused):
-            line.run(*[delivered(number, delivery_count=delivery_count) for number in (1, 2, 3)])
-    assert output.ids("orders") == ["m-1", "m-3"]
 
 
 def test_no_error_of_the_pipeline_quotes_a_body() -> None:
