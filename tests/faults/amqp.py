@@ -11,7 +11,7 @@ from functools import partial
 from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import HostProcess
 from tests.faults.cuts import cut_at_each
-from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch, kill_repeatedly
+from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch
 from tests.faults.line import Line, strikes
 from tests.faults.outages import outage, silence, throttling
 from tests.faults.parties import drafts
@@ -76,28 +76,15 @@ AMQP = [
         )
         for at in (1, 150, 700)
     ),
+    # The simulation has the other moments of a kill: they are of the source.
     Scenario(
-        "kill -9 between receive and send", HUB_TO_AMQP, partial(kill_at, site="east", fault=held(Operation.ATTACH))
+        "kill -9 between send and settle",
+        SESSIONS_TO_AMQP,
+        partial(kill_at, site="east", fault=held(Operation.SEND)),
+        explains=SENT_BUT_UNSETTLED,
+        repeats=True,
     ),
-    *(
-        Scenario(name, route, action, explains=SENT_BUT_UNSETTLED, repeats=repeats)
-        for name, route, action, repeats in (
-            (
-                "kill -9 between send and settle",
-                SESSIONS_TO_AMQP,
-                partial(kill_at, site="east", fault=held(Operation.SEND)),
-                True,
-            ),
-            (
-                "kill -9 while settling",
-                QUEUE_TO_AMQP,
-                partial(kill_at, site="west", fault=held(Operation.SETTLE)),
-                None,
-            ),
-            ("kill -9 mid-batch", HUB_TO_AMQP, kill_mid_batch, True),
-            ("kill -9 four times over", SESSIONS_TO_AMQP_IN_LANES, kill_repeatedly, True),
-        )
-    ),
+    Scenario("kill -9 mid-batch", HUB_TO_AMQP, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True),
     Scenario(
         "target cut at every operation",
         HUB_TO_AMQP,

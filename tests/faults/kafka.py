@@ -36,10 +36,9 @@ class KafkaLine(Line):
         *,
         clock: Clock | None = None,
         lock: timedelta = timedelta(minutes=1),
-        duplicate_window: timedelta | None = None,
         ttl: str = "keep",
     ) -> None:
-        super().__init__(route, folder, clock=clock, lock=lock, duplicate_window=duplicate_window, ttl=ttl)
+        super().__init__(route, folder, clock=clock, lock=lock, ttl=ttl)
         self.cluster = KafkaCluster(len(_BROKERS))
         self.cluster.create_topic(route.target_path, _PARTITIONS)
         (folder / "connections.yaml").write_text(f"{CONNECTIONS}stream: {{kind: kafka, setting: STREAM}}\n")

@@ -11,7 +11,7 @@ from functools import partial
 from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_IN_LANES, SESSIONS_TO_HUB
+from tests.faults.routes import HUB_TO_SESSIONS, SESSIONS, SESSIONS_IN_LANES
 from tests.faults.scenario import Scenario
 
 # Longer than any scenario.
@@ -61,44 +61,18 @@ def kill_mid_batch(line: Line) -> None:
     line.wait_until_drained()
 
 
-def kill_repeatedly(line: Line) -> None:
-    """Kill one host after the other, each when its second send was performed and not answered."""
-    for number in range(4):
-        # Each host finds enough for a second send, whatever the sizes of its batches.
-        line.send(drafts(line.route, f"{number}-", keys=4, each=20))
-        line.target.add(held(Operation.SEND, at=2))
-        host = line.host(is_awaited=False)
-        line.wait_until_struck(line.target)
-        host.kill()
-        line.target.clear()
-        line.expect_repeats(line.sent_but_unsettled())
-        line.end_locks()
-    line.host()
-    line.wait_until_drained()
-
-
-def _refused(at: int) -> Fault:
-    """Return the fault that makes the host wait with a batch of which it has sent nothing."""
-    return Fault(effect=Effect.THROTTLE, operations=frozenset({Operation.SEND}), at=at)
-
-
-# Each kind on one route: the simulation has the others, and all moments.
+# What only a process has: SIGKILL before a send, after it, and in the middle of a batch. The simulation kills at every
+# request, on all routes.
 KILLS = [
-    Scenario(name, route, partial(kill_at, site=site, fault=fault), explains=SENT_BUT_UNSETTLED, repeats=repeats)
-    for name, route, site, fault, repeats in (
-        ("at start: opening the source", HUBS, "west", held(Operation.AUTHORIZE), False),
-        ("at start: first message in transit", QUEUES, "west", held(Operation.TRANSFER), False),
-        ("between receive and send", HUB_TO_SESSIONS, "east", held(Operation.ATTACH), False),
-        ("between receive and send, second batch", SESSIONS, "east", _refused(2), None),
-        ("between send and settle", SESSIONS, "east", held(Operation.SEND), True),
-        ("while settling", QUEUES, "west", held(Operation.SETTLE), None),
-    )
-    for name in (f"kill -9 {name}",)
-]
-KILLS += [
+    Scenario(
+        "kill -9 between receive and send", HUB_TO_SESSIONS, partial(kill_at, site="east", fault=held(Operation.ATTACH))
+    ),
+    Scenario(
+        "kill -9 between send and settle",
+        SESSIONS,
+        partial(kill_at, site="east", fault=held(Operation.SEND)),
+        explains=SENT_BUT_UNSETTLED,
+        repeats=True,
+    ),
     Scenario("kill -9 mid-batch", SESSIONS_IN_LANES, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True),
-    Scenario("kill -9 four times over", SESSIONS_TO_HUB, kill_repeatedly, explains=SENT_BUT_UNSETTLED, repeats=True),
 ]
-
-SHORT = [kill for kill in KILLS if " at start" not in kill.name and " four times" not in kill.name]
-"""What also runs with all other tests."""

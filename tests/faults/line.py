@@ -27,7 +27,7 @@ from shared.message.message import Message
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.faults.parties import Draft, name_of, read_hub, read_queue, read_sessions, send
-from tests.faults.routes import CARRIER, CONNECTIONS, CONSUMER_GROUP, REJECTED, Kind, Route, east, west
+from tests.faults.routes import CARRIER, CONNECTIONS, CONSUMER_GROUP, EAST, REJECTED, Kind, Route, west
 
 _WAIT_SECONDS = 40.0
 _POLL_SECONDS = 0.01
@@ -47,7 +47,6 @@ class Line:
         clock: Clock | None = None,
         lock: timedelta = _MINUTE,
         link_idle: timedelta | None = None,
-        duplicate_window: timedelta | None = None,
         ttl: str = "keep",
     ) -> None:
         """Prepare in *folder*; *clock* replaces the system clock of the broker."""
@@ -58,7 +57,7 @@ class Line:
         """The most failed deliveries of a message that were seen at the source."""
         self.hosts: list[HostProcess] = []
         self._folder = folder
-        self._broker = RunningBroker([west(lock, link_idle), east(duplicate_window)], clock)
+        self._broker = RunningBroker([west(lock, link_idle), EAST], clock)
         self._stack = ExitStack()
         (folder / "tasks").mkdir(parents=True)
         (folder / "connections.yaml").write_text(CONNECTIONS)

@@ -1,4 +1,4 @@
-"""An unavailable, throttling or silent target, lost locks and late redeliveries, mostly in virtual time."""
+"""An unavailable, throttling or silent target, lost locks and skewed clocks, mostly in virtual time."""
 
 import random
 from datetime import timedelta
@@ -8,13 +8,10 @@ from tests.faults.line import Line
 from tests.faults.parties import drafts
 from tests.faults.routes import HUB_TO_SESSIONS, HUBS, QUEUES, SESSIONS, SESSIONS_IN_LANES
 from tests.faults.scenario import Scenario
-from tests.faults.virtual_time import LineWithHostAhead, LineWithHostBehind, VirtualLine
+from tests.faults.virtual_time import LineWithHostBehind, VirtualLine
 
 _OUTAGE_SECONDS = 600.0
-_WINDOW = timedelta(minutes=10)
-_HELD_SECONDS = 100_000.0
 _SENDS = frozenset({Operation.SEND})
-_SETTLEMENTS = frozenset({Operation.SETTLE})
 
 
 def virtual(line: Line) -> VirtualLine:
@@ -68,15 +65,6 @@ def lock_lost_while_waiting(line: Line) -> None:
     line.wait_until_drained()
 
 
-def lock_lost_at_settlement(line: Line) -> None:
-    """Expire the locks just before the batch is settled, twice."""
-    line.source.add(Fault(effect=Effect.EXPIRE_LOCKS, operations=_SETTLEMENTS, at=3, times=2))
-    line.send(drafts(line.route))
-    line.host()
-    line.wait_until_struck(line.source, 2)
-    line.wait_until_drained()
-
-
 def frozen(line: Line) -> None:
     """Freeze the host for longer than a lock, with messages in transit to it."""
     host = line.host()
@@ -85,43 +73,6 @@ def frozen(line: Line) -> None:
     line.end_locks()
     # Messages in transit are redelivered over the same link: the host gets them twice in one batch and sends them once.
     host.resume()
-    line.wait_until_drained()
-
-
-def _within_window(line: Line) -> None:
-    """Kill the host between send and settle, and let the next one send again within the duplicate window."""
-    _send_again_after(line, _WINDOW.total_seconds() / 2)
-
-
-def _after_window(line: Line) -> None:
-    """Kill the host between send and settle, and let the next one send again after the duplicate window."""
-    line.expect_repeats(_send_again_after(line, _WINDOW.total_seconds() + 60))
-
-
-def _send_again_after(line: Line, seconds: float) -> frozenset[str]:
-    line = virtual(line)
-    line.target.add(Fault(effect=Effect.DELAY, operations=_SENDS, delay=_HELD_SECONDS))
-    line.send(drafts(line.route))
-    host = line.host(is_awaited=False)
-    line.wait_until_struck(line.target)
-    host.kill()
-    line.target.clear()
-    sent = line.sent_but_unsettled()
-    assert sent, f"{line.route}: nothing was sent before the kill"
-    line.advance(seconds)
-    line.host()
-    line.wait_until_drained()
-    return sent
-
-
-def _same_host_after_window(line: Line) -> None:
-    """Cut the source before the batch is settled; the same host gets it again after the duplicate window."""
-    line = virtual(line)
-    line.source.add(Fault(effect=Effect.DROP_CONNECTION, operations=_SETTLEMENTS, times=1))
-    line.send(drafts(line.route))
-    line.host()
-    line.wait_until_struck(line.source)
-    line.advance(_WINDOW.total_seconds() + 60)
     line.wait_until_drained()
 
 
@@ -161,27 +112,7 @@ OUTAGES = [
         lock=timedelta(seconds=5),
     ),
     Scenario("lock lost while the target is busy", SESSIONS, lock_lost_while_waiting, line=VirtualLine),
-    Scenario("lock lost before settling", SESSIONS, lock_lost_at_settlement),
     Scenario("host frozen for longer than a lock", SESSIONS, frozen),
-    Scenario(
-        "sent again within the duplicate window", SESSIONS, _within_window, line=VirtualLine, duplicate_window=_WINDOW
-    ),
-    Scenario(
-        "sent again after the duplicate window",
-        SESSIONS,
-        _after_window,
-        explains="by another host after the duplicate window",
-        repeats=True,
-        line=VirtualLine,
-        duplicate_window=_WINDOW,
-    ),
-    Scenario(
-        "redelivered to the same host after the duplicate window",
-        SESSIONS,
-        _same_host_after_window,
-        line=VirtualLine,
-        duplicate_window=_WINDOW,
-    ),
     Scenario(
         "two hosts on one source, one killed",
         QUEUES,
@@ -189,15 +120,12 @@ OUTAGES = [
         explains="sent but not settled by the killed host: sent again",
         repeats=None,
     ),
-    *(
-        Scenario(
-            f"host's clock {skew}", HUB_TO_SESSIONS, _skewed, line=line, lock=timedelta(seconds=20), ttl="remaining"
-        )
-        for skew, line in (("5 s ahead", LineWithHostAhead), ("5 s behind", LineWithHostBehind))
+    Scenario(
+        "host's clock 5 s behind",
+        HUB_TO_SESSIONS,
+        _skewed,
+        line=LineWithHostBehind,
+        lock=timedelta(seconds=20),
+        ttl="remaining",
     ),
 ]
-
-# The simulation has these three too, with locks, duplicate windows and clocks of its own; the others need the SDKs.
-_AT_NIGHT = ("sent again within", "redelivered to the same", "host's clock 5 s ahead")
-SHORT = [each for each in OUTAGES if not each.name.startswith(_AT_NIGHT)]
-"""What also runs with all other tests."""

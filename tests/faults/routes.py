@@ -230,30 +230,17 @@ def west(lock: timedelta, link_idle: timedelta | None = None) -> NamespaceConfig
     )
 
 
-def east(duplicate_window: timedelta | None) -> NamespaceConfig:
-    """Return the namespace of the targets; its queues detect duplicates within the window, if given."""
-
-    def queue(name: str, *, has_sessions: bool) -> QueueConfig:
-        config = QueueConfig(name=name, requires_session=has_sessions)
-        if duplicate_window is None:
-            return config
-        return QueueConfig(
-            name=name,
-            requires_session=has_sessions,
-            requires_duplicate_detection=True,
-            duplicate_detection_history_time_window=duplicate_window,
-        )
-
-    return NamespaceConfig(
-        name="east",
-        queues=(
-            queue("jobs", has_sessions=False),
-            queue("orders", has_sessions=True),
-            queue("twins", has_sessions=True),
-            QueueConfig(name=CARRIER),
-        ),
-        topics=(TopicConfig(name="updates", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
-        hubs=(HubConfig(name="stream", partition_count=2),),
-        max_message_size=EAST_LIMIT,
-        released_go_last=True,
-    )
+EAST = NamespaceConfig(
+    name="east",
+    queues=(
+        QueueConfig(name="jobs"),
+        QueueConfig(name="orders", requires_session=True),
+        QueueConfig(name="twins", requires_session=True),
+        QueueConfig(name=CARRIER),
+    ),
+    topics=(TopicConfig(name="updates", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),
+    hubs=(HubConfig(name="stream", partition_count=2),),
+    max_message_size=EAST_LIMIT,
+    released_go_last=True,
+)
+"""The namespace of the targets."""

@@ -31,7 +31,6 @@ class Scenario:
     """How many failed deliveries a message may have at most."""
     lock: timedelta = timedelta(minutes=1)
     link_idle: timedelta | None = None
-    duplicate_window: timedelta | None = None
     ttl: str = "keep"
     make_clock: Callable[[], Clock] | None = None
     line: type[Line] = field(default=Line)
@@ -49,7 +48,6 @@ class Scenario:
                 clock=None if self.make_clock is None else self.make_clock(),
                 lock=self.lock,
                 link_idle=self.link_idle,
-                duplicate_window=self.duplicate_window,
                 ttl=self.ttl,
             )
             with line:

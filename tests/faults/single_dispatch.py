@@ -1,14 +1,12 @@
 """Faults on tasks whose messages the host delivers one by one; `SHORT` are those that the tests run."""
 
 from busway_broker.faults import Effect, Fault, Operation
-from shared.line.deadline import LONGEST_ATTEMPT_SECONDS
 from tests.faults.kills import SENT_BUT_UNSETTLED, kill_mid_batch
 from tests.faults.line import Line
-from tests.faults.outages import frozen, throttling
+from tests.faults.outages import throttling
 from tests.faults.parties import drafts
 from tests.faults.routes import SESSIONS_ONE_BY_ONE
 from tests.faults.scenario import Scenario
-from tests.faults.stops import IN_HAND, scale_in
 from tests.faults.virtual_time import VirtualLine
 
 _SEND = frozenset({Operation.SEND})
@@ -28,16 +26,6 @@ def _many_sessions(line: Line) -> None:
     line.wait_until_drained()
 
 
-def _silence(line: Line) -> None:
-    """Let the target accept a batch and never answer; no lock ends the attempt, only its own limit."""
-    line.target.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, operations=_SEND, times=1))
-    line.send(drafts(line.route))
-    line.host()
-    line.wait_until_struck(line.target)
-    line.expect_repeats(line.names_at_target())
-    line.wait_until_drained(LONGEST_ATTEMPT_SECONDS + 60)
-
-
 SHORT = [
     Scenario("kill -9 mid-batch", SESSIONS_ONE_BY_ONE, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True),
     Scenario("target throttles every other send", SESSIONS_ONE_BY_ONE, throttling, line=VirtualLine),
@@ -45,14 +33,12 @@ SHORT = [
 
 SINGLE_DISPATCH = [
     *SHORT,
-    *(
-        Scenario(name, SESSIONS_ONE_BY_ONE, action, explains=explains, repeats=repeats)
-        for name, action, explains, repeats in (
-            ("kill -9 with 60 sessions in hand", _many_sessions, SENT_BUT_UNSETTLED, None),
-            ("scale-in with messages in hand", scale_in, IN_HAND, True),
-            ("target never answers a send", _silence, "accepted but never answered: sent again", True),
-            ("host frozen for longer than a lock", frozen, "", False),
-        )
+    Scenario(
+        "kill -9 with 60 sessions in hand",
+        SESSIONS_ONE_BY_ONE,
+        _many_sessions,
+        explains=SENT_BUT_UNSETTLED,
+        repeats=None,
     ),
 ]
 """The simulation has the others, and all moments."""

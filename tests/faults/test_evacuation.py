@@ -35,11 +35,15 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-@pytest.mark.parametrize("queue", ["orders", "sessions"])
 def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
-    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, queue: str, is_written: bool
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
-    """Each write to the ledger is a step; the run is killed before it, or after it and before what follows."""
+    """
+    Each write to the ledger is a step; the run is killed before it, or after it and before what follows.
+
+    The simulation has no deferred and scheduled messages, and no states of sessions.
+    """
+    queue = "sessions"
     monkeypatch.setattr("shared.resend.run.AT_ONCE", 3)
     monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)  # a send that was cut off here never arrives later
     append, killed = LedgerFile.append, 0
@@ -48,7 +52,7 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
             site.broker.reset()
             for path in (site.folder / "build").rglob("*.jsonl"):
                 path.unlink()
-            site.fill(queue, COUNT, sessions=queue == "sessions")
+            site.fill(queue, COUNT, sessions=True)
             left = iter(range(step))
 
             async def dying(self: LedgerFile, line: str, left: Iterator[int] = left) -> None:

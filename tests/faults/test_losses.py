@@ -43,7 +43,6 @@ def watched(scenario: Scenario) -> WatchedLine:
             scenario.route,
             Path(folder) / "line",
             lock=scenario.lock,
-            duplicate_window=scenario.duplicate_window,
             ttl=scenario.ttl,
         )
         with line:

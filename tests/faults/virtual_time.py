@@ -318,12 +318,6 @@ class VirtualLine(Line):
         return VirtualHost(str(_APP), folder, all_settings, *arguments)
 
 
-class LineWithHostAhead(VirtualLine):
-    """The hosts' clocks are five seconds ahead of the services'."""
-
-    skew = 5.0
-
-
 class LineWithHostBehind(VirtualLine):
     """The hosts' clocks are five seconds behind the services'."""
 
