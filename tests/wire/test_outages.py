@@ -1,7 +1,6 @@
 """A target that is away, over the wire and in virtual time: no delivery is burnt, nothing is lost, order is kept."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 
@@ -54,10 +53,9 @@ def delivery_counts(line: WireLine) -> set[int]:
     ("queue", "fault"),
     [
         ("plain", Fault(effect=Effect.THROTTLE, operations=SEND)),
-        ("sessions", Fault(effect=Effect.FILL, operations=SEND)),
         ("sessions", Fault(effect=Effect.DISABLE)),
     ],
-    ids=["throttled", "full", "disabled"],
+    ids=["throttled", "disabled"],
 )
 def test_an_outage_of_nine_minutes_is_one_delivery(
     broker: RunningBroker, clock: ManualClock, queue: str, fault: Fault
@@ -92,20 +90,6 @@ def test_an_outage_that_costs_a_new_link_at_each_attempt_is_one_delivery(
     assert line.ids() == ["m-0", "m-1", "m-2"]
 
 
-@pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_the_end_of_a_hold_costs_one_delivery_and_the_next_one_succeeds(
-    broker: RunningBroker, clock: ManualClock, queue: str
-) -> None:
-    broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
-    publish(broker, queue, 3, sessions=1)
-    line = WireLine(broker, clock, queue=queue, hold=timedelta(minutes=5))
-    line.at(7 * 60, broker.faults("east").clear)
-    line.run(line.is_drained)
-    assert [type(error) for error in line.failures] == [TargetUnavailable]
-    assert line.ids() == ["m-0", "m-1", "m-2"]
-    assert line.dead() == []
-
-
 def test_without_renewal_a_batch_is_held_for_its_lock(broker: RunningBroker, clock: ManualClock) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, "plain", 3)
@@ -136,17 +120,14 @@ def test_a_source_that_refuses_renewal_is_logged_once_and_the_batch_is_held_for_
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])
-@pytest.mark.parametrize("back_after", [45, 200], ids=["before the next renewal", "after it"])
-def test_a_lost_lock_is_noticed_and_nothing_sent_twice(
-    broker: RunningBroker, clock: ManualClock, queue: str, back_after: int
-) -> None:
+def test_a_lost_lock_is_noticed_and_nothing_sent_twice(broker: RunningBroker, clock: ManualClock, queue: str) -> None:
     broker.faults("east").add(Fault(effect=Effect.THROTTLE, operations=SEND))
     publish(broker, queue, 3, sessions=1)
     line = WireLine(broker, clock, queue=queue)
     line.at(40, lambda: broker.faults("west").expire_locks(queue))
-    line.at(back_after, broker.faults("east").clear)
+    line.at(200, broker.faults("east").clear)
     line.run(line.is_drained)
-    assert [type(error) for error in line.failures if back_after > 60][:1] == [LockLost] * (back_after > 60)
+    assert [type(error) for error in line.failures][:1] == [LockLost]
     assert line.ids() == ["m-0", "m-1", "m-2"]
 
 
@@ -210,19 +191,3 @@ def test_where_the_host_settles_whole_batches_only_the_neighbours_are_sent_once(
     line.run(lambda: len(line.failures) == 3)
     assert {type(error) for error in line.failures} == {TargetRefused}
     assert line.ids() == ["m-0", "m-2"]
-
-
-def test_a_run_of_rejects_stops_the_task_and_leaves_the_rest_at_the_source(
-    broker: RunningBroker, clock: ManualClock
-) -> None:
-    publish(broker, "plain", 9)
-    editors = [Refusing(*(f"m-{number}" for number in range(9)))]
-    line = WireLine(broker, clock, editors=editors, rejects_in_a_row=4, hold=timedelta(minutes=5))
-    line.run(lambda: len(line.failures) == 2)
-    assert {type(error) for error in line.failures} == {TargetRefused}
-    assert "stopped after 4 rejected messages in a row" in str(line.failures[0])
-    assert len(line.ids("west", "rejected")) == 4
-    assert len(line.stored("west")) == 5, "what is rejected is completed alone"
-    again = WireLine(broker, clock)
-    again.run(again.is_drained)
-    assert len(line.dead()) == 0
