@@ -17,8 +17,6 @@ from cli.demo.messages import read_templates
 from cli.files import locked
 from cli.letters.ledger_file import ledger_of
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
-from shared.ends.service_bus.management import ManagementConnection
-from shared.ends.service_bus.output import ServiceBusOutput
 from shared.resend.places import Place
 from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, many, property_of, site
 from tests.end_to_end.killed_resend import resend_with_kills
@@ -226,29 +224,6 @@ def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site:
     # The text of the first one is still in the file of the lock.
     assert path.with_name(path.name + ".lock").read_text().startswith("process")
     assert site.run("dead", "resend", "west/orders", "--all", "--same-ids", "--yes").exit_code == 0
-
-
-class Killed(BaseException):
-    """Ends a run as SIGKILL would: nothing after it is recorded."""
-
-
-def test_a_run_killed_before_it_cancels_what_shows_a_number_leaves_nothing_behind(
-    site: DeadLetterSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.bury("orders", [delivered(1, session_id="s")])
-
-    async def killed(*_: Any, **__: Any) -> None:
-        raise Killed
-
-    for part, at_target in ((ServiceBusOutput, 1), (ManagementConnection, 2)):
-        with monkeypatch.context() as patch:
-            patch.setattr(part, "send" if part is ServiceBusOutput else "cancel_scheduled", killed)
-            with pytest.raises(Killed):
-                site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
-        assert site.broker.counts("east")["sessions"].scheduled == at_target
-    done = site.run("dead", "resend", "west/orders", "--all", "--to", "east/sessions", "--yes")
-    assert (done.exit_code, ids(site.there("east/sessions"))) == (0, ["m-1"]), done.stdout
-    assert site.broker.counts("east")["sessions"].scheduled == 0
 
 
 def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: DeadLetterSite) -> None:

@@ -125,15 +125,6 @@ def test_idle_host_stops_immediately(broker: RunningBroker, tmp_path: Path) -> N
         assert time.monotonic() - started < 8
 
 
-def test_killed_host_loses_no_message(broker: RunningBroker, tmp_path: Path) -> None:
-    with start(broker, tmp_path) as host:
-        host.wait_until_ready()
-        send(broker, "raw", "sleep 5")
-        host.wait_for(lambda: host.bodies("raw_batch"))
-        host.kill()
-    assert left(broker, "raw") == 1
-
-
 def test_missing_entity_does_not_stop_the_other_functions(broker: RunningBroker, tmp_path: Path) -> None:
     with start(broker, tmp_path, RAW_QUEUE="absent") as host:
         host.wait_for(lambda: "amqp:not-found" in host.log())
