@@ -13,6 +13,7 @@ FOLDERS = ("docs", "docs/editors", "docs/patterns", "docs/reference")
 _INDEX = "README"
 _FEWEST_WORDS = 3
 _LONG = 8
+_ITEM = re.compile(r"\s*(-|\d+\.) ")
 _MARKS = re.compile(r"[`*]|\[(?=[^\]]*\]\()|\]\([^)]*\)")
 
 
@@ -50,13 +51,28 @@ class Page:
         return next((start for other, _, start in later if other <= level), len(self.text))
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Yield each line without its marks, after the section that it is in."""
+        """Yield each line without its marks, after the section that it is in; an item of a list is one line."""
         place = self.name
         headings = {section.text.partition("\n")[0]: section.anchor for section in self.sections}
-        for line in self.text.splitlines():
+        for line in self._items():
             if line in headings:
                 place = f"{self.name}#{headings[line]}"
             yield place, " ".join(_MARKS.sub("", line).replace("|", " ").split())
+
+    def _items(self) -> Iterator[str]:
+        """Yield each line, or the lines of an item of a list as one."""
+        item = ""
+        for line in self.text.splitlines():
+            if item and line.startswith("  ") and not _ITEM.match(line):
+                item += line
+                continue
+            if item:
+                yield item
+            item = line if _ITEM.match(line) else ""
+            if not item:
+                yield line
+        if item:
+            yield item
 
 
 def longest_found(words: str, lines: list[tuple[str, str]]) -> str | None:

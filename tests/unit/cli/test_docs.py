@@ -72,6 +72,11 @@ def test_an_error_leads_to_the_lines_about_it(asked: tuple[str, ...], place: str
     assert stderr in found.stderr
 
 
+def test_an_item_of_a_list_is_found_whole() -> None:
+    found = docs("another receiver has locked it")
+    assert "--wait 330" in found.stdout
+
+
 def test_a_reason_that_has_a_remedy_gets_it_first() -> None:
     found = docs(
         "east/orders: the target refuses to take messages, its quota is exceeded: amqp:resource-limit-exceeded"
