@@ -3,14 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
 
 from cli.local_services.kafka import PRODUCE, KafkaCluster
-from shared.clock import Clock
 from tests.faults.conservation import Copy
 from tests.faults.kills import SENT_BUT_UNSETTLED
 from tests.faults.line import Line
@@ -29,23 +27,13 @@ _DOWN_SECONDS = 3.0
 class KafkaLine(Line):
     """A route to a topic of a cluster in this process, which hosts reach over sockets."""
 
-    def __init__(  # as Line
-        self,
-        route: Route,
-        folder: Path,
-        *,
-        clock: Clock | None = None,
-        lock: timedelta = timedelta(minutes=1),
-        ttl: str = "keep",
-    ) -> None:
-        super().__init__(route, folder, clock=clock, lock=lock, ttl=ttl)
+    def __init__(self, route: Route, folder: Path, **options: Any) -> None:
+        """Prepare in *folder*."""
+        super().__init__(route, folder, **options)
         self.cluster = KafkaCluster(len(_BROKERS))
+        self._stack.callback(self.cluster.close)
         self.cluster.create_topic(route.target_path, _PARTITIONS)
         (folder / "connections.yaml").write_text(f"{CONNECTIONS}stream: {{kind: kafka, setting: STREAM}}\n")
-
-    def __enter__(self) -> Self:
-        self._stack.callback(self.cluster.close)
-        return super().__enter__()
 
     def names_at_target(self) -> list[str]:
         return [copy.name for copy in self._arrived()]

@@ -42,17 +42,21 @@ class Scenario:
     def run(self) -> "Row":
         """Run it in a folder of its own."""
         with tempfile.TemporaryDirectory() as folder:
-            line = self.line(
-                self.route,
-                Path(folder) / "line",
-                clock=None if self.make_clock is None else self.make_clock(),
-                lock=self.lock,
-                link_idle=self.link_idle,
-                ttl=self.ttl,
-            )
+            line = self.prepared(Path(folder) / "line")
             with line:
                 self.action(line)
                 return Row(self, line.balance())
+
+    def prepared(self, folder: Path) -> Line:
+        """Return its line in *folder*, not started."""
+        return self.line(
+            self.route,
+            folder,
+            clock=None if self.make_clock is None else self.make_clock(),
+            lock=self.lock,
+            link_idle=self.link_idle,
+            ttl=self.ttl,
+        )
 
 
 @dataclass(frozen=True)
