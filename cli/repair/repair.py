@@ -45,6 +45,7 @@ class State(StrEnum):
 
 
 _FAILURES_IN_A_ROW = 3
+_AGAIN = "; an earlier repair was interrupted or got no answer: it may arrive twice"
 
 GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS, State.EXPIRED)
 
@@ -148,10 +149,13 @@ class Repair(PipelineDelivery):
         self.forget(missing.task)
         attempt = await super().send(messages)
         error = attempt.error
+        is_doubtful = message.key in self.doubtful or self.repeated > repeated
         if error is not None:
             self._failures[missing.task] += isinstance(error, TargetUnavailable | TargetRefused)
-            self._report(Report(missing, State.FAILED, str(error)))
-            return Attempt(rejected={message.key: str(error)})
+            # The next run may find one copy, and cannot know of the other.
+            text = f"{error}{_AGAIN if is_doubtful and self.may_have_sent else ''}"
+            self._report(Report(missing, State.FAILED, text))
+            return Attempt(rejected={message.key: text})
         self._failures[missing.task] = 0
         outcomes = self.outcomes - before
         if self._only_for and Outcome.SENT in outcomes:
@@ -164,10 +168,8 @@ class Repair(PipelineDelivery):
         if self._there and not self._only_for:
             self._report(self._as_it_is_there(missing))
             return attempt
-        again = "; an earlier repair was interrupted or got no answer: it may arrive twice"
         where = f" to {', '.join(self._only_for)} only" if self._only_for else ""
-        is_doubtful = message.key in self.doubtful or self.repeated > repeated
-        text = f"the copy in {_name(copy)}{where}" + (again if is_doubtful else "")
+        text = f"the copy in {_name(copy)}{where}" + (_AGAIN if is_doubtful else "")
         self._report(Report(missing, State.SENT, text))
         return attempt
 

@@ -147,6 +147,11 @@ class PipelineDelivery:
         """How many messages were sent again to a target that had not answered."""
         return sum(output.repeated for output in self._outputs.values())
 
+    @property
+    def may_have_sent(self) -> bool:
+        """Whether a target may have accepted something of the latest send."""
+        return any(output.may_have_accepted for output in self._outputs.values())
+
     @staticmethod
     def for_task(task: str, key: str, content: bytes, partition: str | None) -> PreparedMessage:
         """Return a message for the pipeline of a task."""
@@ -164,7 +169,7 @@ class PipelineDelivery:
             contents = [message.outgoing.content for message in messages]
             self.outcomes += await self._pipelines[task].run(contents, messages[0].outgoing.partition)
         except BaseException as error:
-            if not any(output.may_have_accepted for output in self._outputs.values()):
+            if not self.may_have_sent:
                 result.refused = [key for key in keys if not self._is_done(key) and key not in self.doubtful]
                 await self.ledger.note(REFUSED, result.refused, task)
             if not isinstance(error, BuswayError):

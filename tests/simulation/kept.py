@@ -11,6 +11,7 @@ KEPT = {
     897341746: "a repair took a message for another one, whose copy had the same number in another entity",
     897328366: "a replay whose looks had all failed noted a refused send as not sent, and forgot the doubt",
     967715458: "the night took two copies for one: their target was created again, and gave both the same number",
+    41607351: "a repair sent again what was in doubt, got no answer, and the next one named one copy alone",
     1230: "a run noted what was in doubt as refused, and was killed: the next repair did not name it",
 }
 """
