@@ -161,12 +161,10 @@ class Plan:
         """Return *entries*, which are recorded as started, as entries of messages that are not being processed."""
         back = []
         for entry in entries:
-            if (entry.message_id, entry.attempt) in self.delivered:
-                self.may_have_run[entry.message_id] = False
-                back.append(replace(entry, state=State.PENDING))
-            else:
-                state = State.WORKING if self.may_have_run[entry.message_id] else State.PENDING
-                back.append(replace(entry, state=state, worker="", attempt=entry.attempt - 1))
+            # What a lost worker may have done is not undone by a later attempt that failed.
+            open_entry = replace(entry, state=State.WORKING if self.may_have_run[entry.message_id] else State.PENDING)
+            is_delivered = (entry.message_id, entry.attempt) in self.delivered
+            back.append(open_entry if is_delivered else replace(open_entry, worker="", attempt=entry.attempt - 1))
         return back
 
     def _foreign_lease(self) -> str | None:
@@ -258,7 +256,8 @@ class Plan:
         known = self.record.entries.get(arrival.message_id)
         uncounted = None if known is None else self._uncounted(known)
         is_first = known is None or known.state is not State.WORKING
-        self.may_have_run.setdefault(arrival.message_id, uncounted.may_have_run if uncounted else not is_first)
+        # Decided again each time: since a claim that failed, another worker may have had the message.
+        self.may_have_run[arrival.message_id] = uncounted.may_have_run if uncounted else not is_first
         entry = self._entry(arrival, State.WORKING, token, attempts=0 if uncounted else 1)
         self._note_uncounted(entry)
         return entry

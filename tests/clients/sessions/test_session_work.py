@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from busway_clients.aio.sessions.session_work import renew
+from busway_clients.errors import StoreUnavailable
+from busway_clients.sessions import Delivery
+from busway_clients.sessions.delivery import Fault
 from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
@@ -195,3 +198,36 @@ def test_secondary_leaves_new_sessions_to_the_primary_for_a_while() -> None:
     Player(alone, "east", both(2)[1], settings=secondary).play()
     assert alone.names == ["m1", "m2"]
     assert 15 <= alone.seconds < 17
+
+
+def test_a_message_that_another_worker_had_since_a_failed_claim_may_have_run() -> None:
+    world = World()
+    west, east = both(1)
+    patient = Player(world, "west", west)
+    patient.step_until("commit")
+    patient.step(unavailable)
+    doomed = Player(world, "east", east)
+    doomed.step_until("run")
+    doomed.perform(doomed.effect)
+    patient.play()
+    assert world.applied == [("m1", 1, False), ("m1", 2, True)]
+
+
+def test_an_attempt_that_fails_does_not_undo_what_a_lost_worker_may_have_done() -> None:
+    world = World()
+    west, east = both(1)
+    doomed = Player(world, "east", east)
+    doomed.step_until("run")
+    doomed.perform(doomed.effect)
+    flags = []
+
+    def fails_once(delivery: Delivery) -> Fault | None:
+        flags.append(delivery.may_have_run)
+        return Fault("Busy", "", is_final=False) if len(flags) == 1 else None
+
+    assert Player(world, "west", west, fails=fails_once).play() is Ending.EMPTY
+    assert flags == [True, True]
+
+
+def unavailable(_: object) -> None:
+    raise StoreUnavailable("the store is away")
