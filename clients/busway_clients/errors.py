@@ -94,6 +94,34 @@ class DeadLetter(ClientsError):
         self.description = description
 
 
+class JournalError(ClientsError):
+    """Base class of the errors of a journal and its consumer."""
+
+
+class JournalMismatch(JournalError):
+    """The journal was created by another version, or with settings that conflict with these."""
+
+
+class JournalMalformed(JournalError):
+    """A row of the journal is invalid for this version; its message stays in the queue."""
+
+
+class JournalRefused(JournalError):
+    """Settings, a request or an entity that does not fit: missing rights, a wrong name, an entity without sessions."""
+
+
+class LeaseLost(JournalError):
+    """Another worker has taken over; the write was refused."""
+
+
+class Unprocessable(DeadLetter):
+    """
+    Raised by the application for a message that it can never process.
+
+    Its entry becomes faulted and the message goes to the dead-letter queue with this reason and description.
+    """
+
+
 class RelayError(ClientsError):
     """An error between an application and a relay; it quotes the relay, but no tokens or keys."""
 

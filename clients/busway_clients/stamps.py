@@ -11,7 +11,7 @@ ENQUEUE_TIME = "repl-enqueue-time"
 
 def text_properties(properties: Mapping[Any, Any] | None) -> dict[str, Any]:
     """Return application properties with names and texts decoded, since the SDK returns bytes."""
-    return {_text(name): _text(value) for name, value in (properties or {}).items()}
+    return {decoded(name): decoded(value) for name, value in (properties or {}).items()}
 
 
 def hops(properties: Mapping[str, Any], name: str) -> list[str]:
@@ -31,6 +31,7 @@ def hop_time(text: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _text(value: object) -> Any:  # noqa: ANN401 - a value of an application property
+def decoded(value: object) -> Any:  # noqa: ANN401 - a value of an application property
+    """Return a property's name or value, bytes as the text that the SDK sends for them."""
     # Bytes that cannot be decoded stay different from each other, since a property may be an identity.
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from busway_clients.concurrency.tasks import in_thread
+from busway_clients.concurrency.tasks import threaded
 from busway_clients.database import Database, Kind
 from busway_clients.errors import Conflict, UnusableFile
 from busway_clients.rows import ANY, Row, Write
@@ -71,27 +71,14 @@ class SqliteStore:
         """The file's path."""
         return self._path
 
-    async def open(self) -> None:
+    @threaded
+    def open(self) -> None:
         """Create the table if it does not exist."""
-        await in_thread(self._database)
+        self._database()
 
-    async def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
+    @threaded
+    def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
         """Return the existing rows of *keys*, and *with_open* all whose property Open is 1."""
-        return await in_thread(self._read, partition, keys, with_open)
-
-    async def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
-        """Write all or none, and return their new versions; raises Conflict."""
-        return await in_thread(self._write_all, partition, writes)
-
-    async def forget(self, before: datetime, partitions: str = "") -> int:
-        """Delete rows of these partitions that have a property Finished earlier than *before*; return their number."""
-        return await in_thread(self._forget, before, partitions)
-
-    async def close(self) -> None:
-        """Let go of connections."""
-        await in_thread(self._close)
-
-    def _read(self, partition: str, keys: Sequence[str], with_open: bool) -> Sequence[Row]:
         chosen = f"key IN ({','.join('?' * len(keys))})" + (" OR open = 1" if with_open else "")
         query = f"SELECT key, properties, version FROM rows WHERE partition = ? AND ({chosen})"  # noqa: S608 - question marks alone
         with self._database().reading() as connection:
@@ -101,11 +88,15 @@ class SqliteStore:
         except ValueError as error:
             raise UnusableFile(f"{self.name}: partition {partition} has a row that is not JSON") from error
 
-    def _write_all(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+    @threaded
+    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+        """Write all or none, and return their new versions; raises Conflict."""
         with self._database().transaction() as connection:
             return [self._write(connection, partition, write) for write in writes]
 
-    def _forget(self, before: datetime, partitions: str) -> int:
+    @threaded
+    def forget(self, before: datetime, partitions: str = "") -> int:
+        """Delete rows of these partitions that have a property Finished earlier than *before*; return their number."""
         values = (before.astimezone(UTC).isoformat(), len(partitions), partitions)
         chosen = "SELECT partition, key FROM rows WHERE finished < ? AND substr(partition, 1, ?) = ? LIMIT 1000"
         count = 0
@@ -118,7 +109,9 @@ class SqliteStore:
                 return count
             count += deleted
 
-    def _close(self) -> None:
+    @threaded
+    def close(self) -> None:
+        """Let go of connections."""
         with self._opening:
             if self._opened is not None:
                 self._opened.close()

@@ -1,11 +1,12 @@
 """What asynchronous clients wait with: tasks, locks and events of asyncio."""
 
 import asyncio
+import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 Lock = asyncio.Lock
 Event = asyncio.Event
@@ -14,6 +15,17 @@ sleep = asyncio.sleep
 in_thread = asyncio.to_thread
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+def threaded(method: Callable[Arguments, Result]) -> Callable[Arguments, Coroutine[Any, Any, Result]]:
+    """Return a method that blocks as one to be awaited, which blocks a thread instead."""
+
+    @functools.wraps(method)
+    async def awaited(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
+        return await in_thread(method, *arguments, **options)
+
+    return awaited
 
 
 async def answer_of(answer: Any) -> Any:  # noqa: ANN401 - what an SDK or an application returns

@@ -23,6 +23,11 @@ def in_thread(act: Callable[Arguments, Result], *arguments: Arguments.args, **op
     return act(*arguments, **options)
 
 
+def threaded(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a method that blocks, as it is."""
+    return method
+
+
 def answer_of(answer: Any) -> Any:  # noqa: ANN401 - what an SDK or an application returns
     """Return what a call of the SDK or of the application returned; raises NotSynchronous if it must be awaited."""
     if not hasattr(answer, "__await__"):

@@ -18,6 +18,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.serialization import freeze, parts
+from busway_clients.stamps import decoded, text_properties
 
 SdkMessage = ServiceBusMessage | AmqpAnnotatedMessage
 Message = SdkMessage | Mapping[str, Any]
@@ -122,7 +123,7 @@ def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:
 
 def text_of(value: object) -> str:
     """Return an id as text; in AMQP it may also be bytes, a number or a UUID."""
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return str(decoded(value))
 
 
 def _listed(messages: object) -> Sequence[Any]:
@@ -184,17 +185,12 @@ def _derived_id(key: str, raw: AmqpAnnotatedMessage, seen: dict[bytes, int]) -> 
     """Return the id of a message with *key*; *seen* counts equal contents of one call, which get different ids."""
     properties = dict(raw.properties.items()) if raw.properties else {}
     content = {name: value for name, value in parts(raw).items() if name.endswith("body")}
-    given = {_decoded(name): _decoded(value) for name, value in (raw.application_properties or {}).items()}
+    given = text_properties(raw.application_properties)
     content["application_properties"] = {name: value for name, value in given.items() if name not in _TRACES}
-    content["properties"] = {name: _decoded(properties.get(name)) for name in _CONTENT_PROPERTIES}
+    content["properties"] = {name: decoded(properties.get(name)) for name in _CONTENT_PROPERTIES}
     digest = hashlib.sha256(freeze(content)).digest()
     seen[digest] = seen.get(digest, 0) + 1
     return hashlib.sha256(b"\0".join([key.encode(), digest, b"%d" % seen[digest]])).hexdigest()[:32]
-
-
-def _decoded(value: object) -> object:
-    """Return a property as the SDK sends it: bytes, as in a received message, become text."""
-    return text_of(value) if isinstance(value, bytes) else value
 
 
 def _too_long(what: str, text: str) -> WrongUse:

@@ -16,12 +16,14 @@ from azure.servicebus.exceptions import (
     ServiceBusError,
 )
 
-from busway_clients.errors import DeadLetter, StoreRefused, StoreUnavailable
-from busway_clients.sessions.errors import (
+from busway_clients.errors import (
+    DeadLetter,
     JournalError,
     JournalMalformed,
     JournalRefused,
     LeaseLost,
+    StoreRefused,
+    StoreUnavailable,
 )
 from busway_clients.sessions.settings import Source
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
+from busway_clients.errors import JournalMalformed
 from busway_clients.rows import Properties
-from busway_clients.sessions.errors import JournalMalformed
 
 LONGEST_NUMBER = 19
 """Digits of a 64-bit number, the largest that services count with."""
@@ -86,7 +86,7 @@ class Fields:
 
 _ENTRY_KEYS = "m."
 _LONGEST_KEY = 200
-_PLAIN = frozenset(string.ascii_letters + string.digits + "-_.")
+ALPHANUMERIC = string.ascii_letters + string.digits
 
 
 class State(Enum):
@@ -212,7 +212,10 @@ def _key(text: str) -> str:
     Two texts never get the same key: characters are escaped by their bytes, and a text that is too long is cut and ends
     with its digest.
     """
-    escaped = "".join(each if each in _PLAIN else "".join(f"={byte:02X}" for byte in each.encode()) for each in text)
-    if len(escaped) <= _LONGEST_KEY:
-        return escaped
-    return f"{escaped[:100]}~{hashlib.sha256(text.encode()).hexdigest()}"
+    key = escaped(text, ALPHANUMERIC + "-_.")
+    return key if len(key) <= _LONGEST_KEY else f"{key[:100]}~{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def escaped(text: str, plain: str) -> str:
+    """Return *text* with each character that is not *plain* as =, followed by its bytes."""
+    return "".join(each if each in plain else "".join(f"={byte:02X}" for byte in each.encode()) for each in text)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from busway_clients.errors import JournalMalformed
 from busway_clients.rows import Properties, Row
 from busway_clients.sessions.entries import Entry, Fields, entry_of
-from busway_clients.sessions.errors import JournalMalformed
 
 SCHEMA = 3
 LEASE_KEY = "lease"

@@ -18,9 +18,9 @@ from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 
+from busway_clients.errors import JournalMalformed, JournalRefused
 from busway_clients.rows import Row, Write
-from busway_clients.sessions.entries import whole_number
-from busway_clients.sessions.errors import JournalMalformed, JournalRefused
+from busway_clients.sessions.entries import ALPHANUMERIC, escaped, whole_number
 from busway_clients.stamps import ENQUEUE_TIME, PATH, SEQUENCE, hop_time, hops, text_properties
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -241,14 +241,7 @@ def mark_of(rows: Collection[Row], place: str) -> Mark:
 def mark_partition(consumer: str, scope: str) -> str:
     """Return the partition of a mark; *scope* is a session, or a partition of a hub."""
     # Neither part contains the separator after escaping, so that two pairs never get the same partition.
-    return f"k.{_escaped(consumer)}.{_escaped(scope)}"
-
-
-def _escaped(text: str) -> str:
-    return "".join(
-        each if each.isascii() and each.isalnum() else "".join(f"={byte:02X}" for byte in each.encode())
-        for each in text
-    )
+    return f"k.{escaped(consumer, ALPHANUMERIC)}.{escaped(scope, ALPHANUMERIC)}"
 
 
 def _position(read: Mapping[str, Any]) -> Position:

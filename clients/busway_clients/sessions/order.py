@@ -1,8 +1,8 @@
 """The order of messages in a session: what must be finished before a message may be processed."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.entries import Entry
@@ -10,16 +10,7 @@ from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
 
 
-class _Placed(Protocol):
-    @property
-    def origin(self) -> str: ...
-    @property
-    def lines(self) -> Mapping[str, int]: ...
-    @property
-    def number(self) -> int | None: ...
-
-
-def precedes(earlier: _Placed, later: _Placed) -> bool:
+def precedes(earlier: Arrival | Entry, later: Arrival | Entry) -> bool:
     """
     Whether *earlier* is known to come before *later*; False if the two cannot be compared.
 

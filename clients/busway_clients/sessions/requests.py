@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from busway_clients.errors import JournalMismatch, JournalRefused
 from busway_clients.rows import Row, Write
 from busway_clients.sessions import order
 from busway_clients.sessions.entries import Entry, State, message_partition, session_partition
-from busway_clients.sessions.errors import JournalMismatch, JournalRefused
 from busway_clients.sessions.leases import LEASE_KEY, SCHEMA, Record, record_of
 from busway_clients.sessions.settings import APPLICATION, Settings
 

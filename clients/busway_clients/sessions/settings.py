@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from busway_clients.sessions.errors import JournalRefused
+from busway_clients.errors import JournalRefused
 
 APPLICATION = "Application"
 _LARGEST_BATCH = 40

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from busway_clients.sessions.errors import JournalRefused
+from busway_clients.errors import JournalRefused
 from busway_clients.sessions.marks import Mark, Position, Seen, id_of, view_name
 
 

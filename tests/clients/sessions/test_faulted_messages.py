@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from busway_clients.errors import StoreUnavailable
+from busway_clients.errors import LeaseLost, StoreUnavailable
 from busway_clients.rows import Write
 from busway_clients.sessions.delivery import Fault, LockLost, fault_of
 from busway_clients.sessions.entries import State, message_partition
-from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import (

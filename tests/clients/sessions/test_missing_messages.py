@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from busway_clients.aio.sessions.session_work import renew
+from busway_clients.errors import JournalRefused
 from busway_clients.sessions.delivery import Fault
-from busway_clients.sessions.errors import JournalRefused
 from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.played_messages import NAMES
 from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from busway_clients._sync.sessions.lane import Lane
-from busway_clients.errors import Conflict, StoreRefused, StoreUnavailable
+from busway_clients.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from busway_clients.sessions import order
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
-from busway_clients.sessions.errors import LeaseLost
 from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Plan, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
