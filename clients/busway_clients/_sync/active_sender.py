@@ -23,11 +23,6 @@ Now = Callable[[], datetime]
 DELAY = timedelta(seconds=15)
 
 
-def utc_now() -> datetime:
-    """Return the current time."""
-    return datetime.now(UTC)
-
-
 class ActiveSender(Closing):
     """
     Sends each message to all namespaces at once, with the same message and session ids.
@@ -44,7 +39,7 @@ class ActiveSender(Closing):
         success: Success = "any",
         delay: timedelta = DELAY,
         session_of: SessionOf | None = None,
-        now: Now = utc_now,
+        now: Now = lambda: datetime.now(UTC),
     ) -> None:
         """
         Send with *senders*, keyed by namespace name.

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -25,9 +25,8 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 from busway_clients._sync.receive_run import WAIT_SECONDS, Application, ReceiveRun
 from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, in_thread
 from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
-from busway_clients.receivers.claim_renewer import ClaimRenewer
 from busway_clients.receivers.messages import PATIENCE, Handled, Identity, Watermark, WithoutIdentity, by_message_id
-from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store
+from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store, renewing
 from busway_clients.senders.error_kinds import condition_of, describe
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
@@ -82,10 +81,8 @@ class DeduplicatingReceiver:
         self._watermark = watermark
         # Abandoning a copy uses up one of its deliveries, so wait until the claim of a dead process has expired.
         self._patience = patience.total_seconds()
-        self._renewer = None
         if isinstance(store, LeasedStore):
             self._patience = max(self._patience, store.lease.total_seconds() + _LONGEST_LOOK_SECONDS)
-            self._renewer = ClaimRenewer(store)
         self._without_identity = without_identity
         self._open_seconds = open_seconds
         self._counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
@@ -217,7 +214,7 @@ class DeduplicatingReceiver:
             elif claim is State.BUSY:
                 handled, settling = Handled.BUSY, (receiver.abandon_message, message)
             else:
-                with nullcontext() if self._renewer is None else self._renewer.keeping(claim):
+                with renewing(self._store, claim):
                     handled, settling = self._process(receiver, message, run.application, claim)
         _settle(*settling)
         self._counts[name][handled] += 1

@@ -126,13 +126,9 @@ class DurableSender:
                     _LOGGER.warning(text, drained.left, drained.error)
             is_set_within(stop, pause)
 
-    def _drain_lane(
-        self,
-        waiting: Sequence[Waiting],
-        timeout: float | None,
-    ) -> tuple[int, SendFailed | None]:
+    def _drain_lane(self, waiting: Sequence[Waiting], seconds: float | None) -> tuple[int, SendFailed | None]:
         try:
-            self._send_messages([each.message for each in waiting], timeout)
+            self._send_messages([each.message for each in waiting], seconds)
             taken, failed = len(waiting), None
         except SendFailed as error:
             taken, failed = len(waiting) - len(error.unsent), error
@@ -146,7 +142,7 @@ class DurableSender:
             return taken, None
         for each in rest:
             try:
-                self._send_messages([each.message], timeout)
+                self._send_messages([each.message], seconds)
             except SendFailed as error:
                 if not is_at_fault(error):
                     return taken, error
@@ -174,11 +170,7 @@ class DurableSender:
         held = len(self._outbox.held())
         return Drained(sent, held, len(self._outbox) - held, failed)
 
-    def _send_messages(
-        self,
-        messages: Sequence[OutgoingMessage],
-        timeout: float | None,
-    ) -> Outcome:
-        sending = self._sender.send([outgoing.message for outgoing in messages], timeout=timeout)
+    def _send_messages(self, messages: Sequence[OutgoingMessage], seconds: float | None) -> Outcome:
+        sending = self._sender.send([outgoing.message for outgoing in messages], timeout=seconds)
         outcome: Outcome = answer_of(sending)
         return outcome

@@ -77,16 +77,12 @@ class PassiveSender(RoleClient):
         finally:
             self._turn.release()
 
-    def _send(
-        self,
-        messages: Sequence[OutgoingMessage],
-        timeout: float | None,
-    ) -> Outcome:
+    def _send(self, messages: Sequence[OutgoingMessage], seconds: float | None) -> Outcome:
         """Send to the active namespace; if it is unavailable, send what it has not accepted to a backup."""
         deliveries: dict[str, Delivery] = {}
         active = self._roles.active
         for name in self._roles.order:
-            delivery = deliveries[name] = self._links[name].send(messages, deadline_of(timeout))
+            delivery = deliveries[name] = self._links[name].send(messages, deadline_of(seconds))
             if delivery.error is None:
                 if name != active:
                     self._swap(name)

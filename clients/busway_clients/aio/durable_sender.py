@@ -125,13 +125,9 @@ class DurableSender:
                     _LOGGER.warning(text, drained.left, drained.error)
             await is_set_within(stop, pause)
 
-    async def _drain_lane(
-        self,
-        waiting: Sequence[Waiting],
-        timeout: float | None,  # noqa: ASYNC109 - passed to the SDK's calls
-    ) -> tuple[int, SendFailed | None]:
+    async def _drain_lane(self, waiting: Sequence[Waiting], seconds: float | None) -> tuple[int, SendFailed | None]:
         try:
-            await self._send_messages([each.message for each in waiting], timeout)
+            await self._send_messages([each.message for each in waiting], seconds)
             taken, failed = len(waiting), None
         except SendFailed as error:
             taken, failed = len(waiting) - len(error.unsent), error
@@ -145,7 +141,7 @@ class DurableSender:
             return taken, None
         for each in rest:
             try:
-                await self._send_messages([each.message], timeout)
+                await self._send_messages([each.message], seconds)
             except SendFailed as error:
                 if not is_at_fault(error):
                     return taken, error
@@ -173,11 +169,7 @@ class DurableSender:
         held = len(self._outbox.held())
         return Drained(sent, held, len(self._outbox) - held, failed)
 
-    async def _send_messages(
-        self,
-        messages: Sequence[OutgoingMessage],
-        timeout: float | None,  # noqa: ASYNC109 - passed to the SDK's calls
-    ) -> Outcome:
-        sending = self._sender.send([outgoing.message for outgoing in messages], timeout=timeout)
+    async def _send_messages(self, messages: Sequence[OutgoingMessage], seconds: float | None) -> Outcome:
+        sending = self._sender.send([outgoing.message for outgoing in messages], timeout=seconds)
         outcome: Outcome = await answer_of(sending)
         return outcome

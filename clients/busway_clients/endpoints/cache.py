@@ -41,7 +41,11 @@ class EndpointChange:
 
 
 class EndpointCache:
-    """The part of a watch without I/O; times are seconds of a monotonic clock."""
+    """
+    The part of a watch without I/O; times are seconds of a monotonic clock.
+
+    *endpoints* are to be tried in turn, none before the first good answer; *error* is that of the last attempt.
+    """
 
     def __init__(
         self,
@@ -58,7 +62,7 @@ class EndpointCache:
         An answer is used for its time to live, but at least *shortest_seconds* and at most *longest_seconds*. After a
         failure the next attempt is due in *retry_seconds*, which doubles with each further failure.
         """
-        self._endpoints = initial
+        self.endpoints = initial
         self._answer: Answer | None = None
         self._shortest = shortest_seconds
         self._longest = longest_seconds
@@ -67,17 +71,7 @@ class EndpointCache:
         self._due: float | None = None
         self._confirmed: float | None = None
         self._failures = 0
-        self._error: EndpointUnresolved | None = None
-
-    @property
-    def endpoints(self) -> tuple[Endpoint, ...]:
-        """The endpoints to try in turn, empty before the first good answer."""
-        return self._endpoints
-
-    @property
-    def error(self) -> EndpointUnresolved | None:
-        """The error of the last attempt, None if it succeeded."""
-        return self._error
+        self.error: EndpointUnresolved | None = None
 
     def due_in(self, now: float) -> float:
         """Return in how many seconds the source must be read again."""
@@ -94,20 +88,20 @@ class EndpointCache:
                 raise EndpointUnresolved(
                     f"serial {answer.serial} was read before with other contents, expected a higher serial"
                 )
-        before = self._endpoints
+        before = self.endpoints
         present = before[0] if before else None
         if is_new:
-            self._endpoints = order_endpoints(answer.offers, present, self._random)
+            self.endpoints = order_endpoints(answer.offers, present, self._random)
         self._answer = answer
         self._confirmed = now
         self._due = now + min(max(answer.ttl_seconds, self._shortest), self._longest)
         self._failures = 0
-        self._error = None
-        return None if self._endpoints == before else EndpointChange(before, self._endpoints, answer.site)
+        self.error = None
+        return None if self.endpoints == before else EndpointChange(before, self.endpoints, answer.site)
 
     def failed(self, error: EndpointUnresolved, now: float) -> None:
         """Record that the source could not be read."""
-        self._error = error
+        self.error = error
         self._failures += 1
         doublings = min(self._failures - 1, _MOST_DOUBLINGS)
         self._due = now + min(self._retry * 2**doublings, self._longest)
@@ -117,10 +111,10 @@ class EndpointCache:
         age = None if self._confirmed is None else now - self._confirmed
         answer = self._answer
         return EndpointState(
-            self._endpoints,
+            self.endpoints,
             None if answer is None else answer.site,
             None if answer is None else answer.serial,
             age,
             self._failures,
-            self._error,
+            self.error,
         )

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES
@@ -21,13 +21,6 @@ from busway_clients.endpoints.limited_call import LimitedCall
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CHUNK_BYTES = 16_384
 _MOST_DIGITS = 18
-
-
-class _Response(NamedTuple):
-    """A new document and its ETag; content is None if the document has not changed."""
-
-    content: bytes | None
-    etag: str | None
 
 
 class UrlSource:
@@ -70,20 +63,21 @@ class UrlSource:
     def read(self) -> Answer:
         """Return the current answer; raises EndpointUnresolved."""
         try:
-            response = self._request.result()
+            content, etag = self._request.result()
         except TimeoutError as error:
             raise EndpointUnresolved(
                 f"{self._where}: the response was not complete within {self._timeout:g} s"
             ) from error
-        if response.content is None:
+        if content is None:
             return self._reader.answer(self._content)
-        self._content, self._etag = response.content, None
+        self._content, self._etag = content, None
         answer = self._reader.answer(self._content)
         # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
-        self._etag = response.etag
+        self._etag = etag
         return answer
 
-    def _fetch(self) -> _Response:
+    def _fetch(self) -> tuple[bytes | None, str | None]:
+        """Return a new document, None if it has not changed, and its ETag."""
         request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
         etag = self._etag
         if etag is not None:
@@ -93,12 +87,12 @@ class UrlSource:
                 contextlib.closing(self._connection),
                 self._opener.open(request, timeout=self._timeout) as response,
             ):
-                return _Response(self._read_whole(response), response.headers.get("ETag"))
+                return self._read_whole(response), response.headers.get("ETag")
         except urllib.error.HTTPError as error:
             with error:
                 if error.code != HTTPStatus.NOT_MODIFIED or etag is None:
                     raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
-                return _Response(None, etag)
+                return None, etag
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error or type(error).__name__
             raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error

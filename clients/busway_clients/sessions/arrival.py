@@ -7,7 +7,6 @@ in its repl-sequence (line "copy:west", named after its repl-path). The two are 
 subscription of a topic has its own numbers.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,13 +64,6 @@ def arrival_of(message: ServiceBusReceivedMessage, site: str, identity: str | No
         enqueued=None if enqueued is None else enqueued.timestamp(),
         problem=problem,
     )
-
-
-def age(arrival: Arrival, now: float | None = None) -> float:
-    """Return the age of a message in seconds, at least 0; the broker's clock may differ from the local one."""
-    if arrival.enqueued is None:
-        return 0.0
-    return max(0.0, (time.time() if now is None else now) - arrival.enqueued)
 
 
 def _too_long(named: str, path: Sequence[str], sequence: str) -> str | None:

@@ -10,8 +10,8 @@ one message come from one clock, and the allowance only covers the nodes of one 
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -128,18 +128,18 @@ class Position:
     """
     The progress in a view.
 
-    *ids* are the latest ids (see `id_of`), with their times. *complete_since* is the time after which no id is missing,
+    *ids* are the latest ids (see `id_of`), with their times. *since* is the time after which no id is missing,
     None if no id was ever dropped.
     """
 
     number: int | None = None
     enqueued: float | None = None
     ids: tuple[tuple[str, float], ...] = ()
-    complete_since: float | None = None
+    since: float | None = None
 
     def after(self, seen: Seen, kept_ids: int = KEPT_IDS) -> "Position":
         """Return the position after *seen* is processed too, with at most *kept_ids* ids."""
-        ids, since = list(self.ids), self.complete_since
+        ids, since = list(self.ids), self.since
         if seen.message_id is not None and seen.enqueued is not None:
             ids.append((id_of(seen.message_id) + seen.content, seen.enqueued))
         elif seen.enqueued is not None:
@@ -204,18 +204,11 @@ def joined(marks: Collection[Mark]) -> Mark:
 
 def mark_row(mark: Mark) -> Write:
     """Return a mark as the row of its partition; it must not have been written by another since it was read."""
-    positions = {
-        view: {
-            "number": position.number,
-            "enqueued": position.enqueued,
-            "ids": position.ids,
-            "since": position.complete_since,
-        }
-        for view, position in mark.positions.items()
-    }
-    properties: dict[str, str | int] = {"Open": 0, "Schema": SCHEMA, "Views": json.dumps(sorted(positions))}
-    for number, view in enumerate(sorted(positions)):
-        properties[f"View{number}"] = json.dumps(positions[view], separators=(",", ":"), ensure_ascii=False)
+    views = sorted(mark.positions)
+    properties: dict[str, str | int] = {"Open": 0, "Schema": SCHEMA, "Views": json.dumps(views)}
+    for number, view in enumerate(views):
+        position = asdict(mark.positions[view])
+        properties[f"View{number}"] = json.dumps(position, separators=(",", ":"), ensure_ascii=False)
     return Write(MARK_KEY, properties, mark.version)
 
 
@@ -245,14 +238,11 @@ def mark_partition(consumer: str, scope: str) -> str:
 
 
 def _position(read: Mapping[str, Any]) -> Position:
+    def held(name: str, kind: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - a number, a time or None
+        return None if read[name] is None else kind(read[name])
+
     ids = tuple((str(name), float(time)) for name, time in read["ids"])
-    number, enqueued, since = read["number"], read["enqueued"], read["since"]
-    return Position(
-        None if number is None else int(number),
-        None if enqueued is None else float(enqueued),
-        ids,
-        None if since is None else float(since),
-    )
+    return Position(held("number", int), held("enqueued", float), ids, held("since", float))
 
 
 def _later(one: Any, other: Any) -> Any:  # noqa: ANN401 - two numbers or two times

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from busway_clients.sessions import order
-from busway_clients.sessions.arrival import Arrival, age
+from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
 from busway_clients.sessions.settings import Settings
@@ -107,28 +107,21 @@ class Worker:
     is_stopping: Callable[[], bool] = lambda: False
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A message whose final state is decided; its entry is written first, then the message is settled."""
-
-    arrival: Arrival
-    entry: Entry
-
-
 @dataclass
 class Plan:
     """
     What *worker* knows about *partition*, and the next steps.
 
     *waiting*: messages without a final state, in order of arrival. *finished*: messages whose final state is decided
-    but not recorded. *delivered*: the attempts, by message id and number, that this worker gave to the application.
+    but not recorded; their entries are written first, then they are settled. *delivered*: the attempts, by message id
+    and number, that this worker gave to the application.
     """
 
     partition: str
     worker: Worker
     record: Record = field(default_factory=lambda: Record(None, None, {}))
     waiting: list[Arrival] = field(default_factory=list)
-    finished: list[Finished] = field(default_factory=list)
+    finished: list[tuple[Arrival, Entry]] = field(default_factory=list)
     delivered: set[tuple[str, int]] = field(default_factory=set)
     may_have_run: dict[str, bool] = field(default_factory=dict)
 
@@ -150,11 +143,11 @@ class Plan:
     def decide(self, arrival: Arrival, entry: Entry) -> None:
         """Record the final state of a message."""
         self.waiting.remove(arrival)
-        self.finished.append(Finished(arrival, entry))
+        self.finished.append((arrival, entry))
 
     def reopen_decided(self) -> None:
         """Return decided messages to *waiting*, since another worker may have processed them first."""
-        self.waiting[:0] = [each.arrival for each in self.finished]
+        self.waiting[:0] = [arrival for arrival, _ in self.finished]
         self.finished.clear()
 
     def revert_started(self, entries: Sequence[Entry]) -> list[Entry]:
@@ -185,13 +178,15 @@ class Plan:
             return None
         now = self.worker.monotonic()
         seen = now - self._memory(first.message_id).seen
-        if max(seen, age(first, self.worker.wall())) >= self._settings.head_start_seconds:
+        # The broker's clock may differ from the local one.
+        age = 0.0 if first.enqueued is None else self.worker.wall() - first.enqueued
+        if max(seen, age) >= self._settings.head_start_seconds:
             return None
         return "the primary region may process it first"
 
     def expected_record(self) -> Record:
         """Return the record as it will be when all waiting and finished messages are recorded."""
-        return self.record.with_entries(*self.missing_entries(), *(each.entry for each in self.finished))
+        return self.record.with_entries(*self.missing_entries(), *(entry for _, entry in self.finished))
 
     def missing_entries(self) -> list[Entry]:
         """Return entries for waiting messages that have none, or whose entry lacks the places seen here."""
@@ -294,7 +289,7 @@ class Plan:
                 text = f"{entry.attempt} workers received it, and all of them were lost."
                 return self.final(own, State.FAULTED, "WorkersLost", text)
         if self._settings.lock == "session" and self._settings.late == "dead-letter":
-            known = self.record.with_entries(*(each.entry for each in self.finished))
+            known = self.record.with_entries(*(entry for _, entry in self.finished))
             if order.is_late(arrival, known, self._settings):
                 text = "A later message of its session was finished before it arrived."
                 return self.final(self._entry(arrival, State.PENDING, token), State.FAULTED, "OutOfOrder", text)

@@ -89,7 +89,7 @@ class Translation:
             if site == seen.origin and is_whole and enqueued < min(times) - allowance:
                 return Place.DONE
             known_by_id = seen.message_id is not None and all(
-                each.complete_since is None or each.complete_since < enqueued for each in view.values()
+                each.since is None or each.since < enqueued for each in view.values()
             )
             # Editors on the way change the content of a copy, but not its id.
             if known_by_id and not self._is_known(seen, view.values(), ""):

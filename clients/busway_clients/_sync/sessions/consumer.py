@@ -4,7 +4,7 @@
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -14,12 +14,13 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, AutoLockRenewer, ServiceBus
 from busway_clients._sync.rows import RowStore
 from busway_clients._sync.sessions.journal import Journal
 from busway_clients._sync.sessions.lane import Lane
-from busway_clients._sync.sessions.message_work import MessageWork
 from busway_clients._sync.sessions.session_work import SessionWork, renew
 from busway_clients.concurrency.threads import Event, SideTask, is_set_within
 from busway_clients.errors import ClientsError
+from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, must_pause
-from busway_clients.sessions.entries import session_partition
+from busway_clients.sessions.entries import message_partition, session_partition
+from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings, Source, settings_for, unique_name
 
@@ -157,6 +158,54 @@ class JournaledConsumer:
     def _worker(self) -> Worker:
         name = f"{self._name}/{next(self._numbers)}"
         return Worker(name, self._site, self.settings, self._cache, is_stopping=self._stopping.is_set)
+
+
+class MessageWork:
+    """
+    The work of a lane whose messages are locked individually; *held_lease* is that of the current message.
+
+    A message that cannot be processed now is set aside, with its lock renewed, and tried again later. It does not delay
+    others until a whole batch is set aside.
+    """
+
+    def __init__(self, new_worker: Callable[[], Worker], lane: Lane) -> None:
+        self._lane = lane
+        self._new_worker = new_worker
+        self._work: SessionWork | None = None
+
+    @property
+    def held_lease(self) -> HeldLease | None:
+        """The current lease, None without one."""
+        return None if self._work is None else self._work.held_lease
+
+    def run(self) -> Ending:
+        """Work until no message comes; raises as SessionWork.run does."""
+        worker = self._new_worker()
+        settings = worker.settings
+        aside: list[Arrival] = []
+        due = 0.0
+        while not worker.is_stopping():
+            room = settings.batch - len(aside)
+            received: Sequence[Arrival] = []
+            if room:
+                received = self._lane.receive(room)
+            else:
+                self._lane.wait(settings.poll_seconds)
+            if not received and not aside:
+                return Ending.EMPTY
+            next_ones = list(received)
+            if worker.monotonic() >= due:
+                next_ones, aside = [*aside, *received], []
+                due = worker.monotonic() + settings.poll_seconds
+            for arrival in next_ones:
+                partition = message_partition(arrival.session_id, arrival.message_id)
+                self._work = SessionWork(partition, self._new_worker(), self._lane, [arrival])
+                ending = self._work.run()
+                if ending in (Ending.STOPPED, Ending.LOCK_LOST):
+                    return ending
+                if ending is Ending.BUSY:
+                    aside.append(arrival)
+        return Ending.STOPPED
 
 
 @contextlib.contextmanager

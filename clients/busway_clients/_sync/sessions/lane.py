@@ -10,7 +10,7 @@ from busway_clients.errors import NotSynchronous
 from busway_clients.sessions.arrival import Arrival, arrival_of
 from busway_clients.sessions.delivery import Delivery, Fault, fault_of, lock_lost_on_error
 from busway_clients.sessions.entries import Entry
-from busway_clients.sessions.leases import HeldLease, Lease, Record
+from busway_clients.sessions.leases import HeldLease, Record
 from busway_clients.sessions.settings import Settings
 
 
@@ -18,8 +18,8 @@ class Lane:
     """
     One receiver of a consumer, its journal and its application.
 
-    Shape:  renewer is the SDK's AutoLockRenewer; apply gives a delivery to the application, and wait lets time pass,
-            less if the consumer stops.
+    Shape:  renewer is the SDK's AutoLockRenewer; apply gives a delivery to the application; wait lets time pass, less
+            if the consumer stops; register is that of the journal.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class Lane:
         self._apply = apply
         self._site = site
         self._settings = settings
-        self._wait = wait
+        self.wait = wait
+        self.register = journal.register
         # Keeps the heartbeat and the work from writing at the same time.
         self._writing = Lock()
         if receiver.session is not None:
@@ -75,10 +76,6 @@ class Lane:
         with self._writing:
             self._journal.commit(held, changes, entries, is_renewal=is_renewal, empties=empties)
 
-    def register(self, partition: str, lease: Lease, version: str | None, entries: Sequence[Entry]) -> None:
-        """Write the entries of messages that wait for another worker, as `Journal.register`."""
-        self._journal.register(partition, lease, version, entries)
-
     def run(self, delivery: Delivery) -> Fault | None:
         """Give a message to the application; return the failure that it ended with, None for success."""
         try:
@@ -99,7 +96,3 @@ class Lane:
         """Dead-letter a message at its namespace; raises LockLost."""
         with lock_lost_on_error():
             answer_of(self._receiver.dead_letter_message(arrival.message, reason=reason, error_description=description))
-
-    def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self._wait(seconds)

@@ -57,10 +57,10 @@ class SessionWork:
             self._release()
             return Ending.LOCK_LOST
         except StoreUnavailable:
-            for done in self._plan.finished:
-                if done.entry.state is State.COMPLETED:
-                    memory = self._cache.message(self.partition, done.entry.message_id, self.worker.monotonic())
-                    memory.unrecorded = done.entry.token
+            for _, entry in self._plan.finished:
+                if entry.state is State.COMPLETED:
+                    memory = self._cache.message(self.partition, entry.message_id, self.worker.monotonic())
+                    memory.unrecorded = entry.token
             raise
 
     @property
@@ -231,8 +231,9 @@ class SessionWork:
         claiming = self.held_lease is None
         held = self.held_lease or HeldLease(self.partition, self._plan.new_lease(), self._plan.record.version)
         finished = list(self._plan.finished)
-        changes |= order.progress(held.lease, [each.entry for each in finished])
-        written = [*(each.entry for each in finished), *entries]
+        final = [entry for _, entry in finished]
+        changes |= order.progress(held.lease, final)
+        written = [*final, *entries]
         try:
             empties = self._empties(changes)
             self._patiently(lambda: self._lane.commit(held, changes, written, empties=empties))
@@ -247,8 +248,8 @@ class SessionWork:
             self.held_lease = held
         self._plan.record = replace(self._plan.record, lease=held.lease, version=held.version).with_entries(*written)
         del self._plan.finished[: len(finished)]
-        for each in finished:
-            self._settle(each.arrival, each.entry)
+        for arrival, entry in finished:
+            self._settle(arrival, entry)
         return True
 
     def _empties(self, changes: Mapping[str, Any]) -> bool:

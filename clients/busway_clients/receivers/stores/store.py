@@ -2,10 +2,13 @@
 
 import hashlib
 import itertools
+import logging
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -122,6 +125,40 @@ class MemoryStore:
             if self._done[oldest] > before and len(self._done) <= self._max_ids:
                 return
             del self._done[oldest]
+
+
+_LOGGER = logging.getLogger("busway_clients.receivers")
+_RENEWALS = 4
+"""How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
+
+
+@contextmanager
+def renewing(store: Store, claim: Claim) -> Iterator[None]:
+    """
+    Renew a claim while the context lasts, if the store has leases.
+
+    It has a thread, since the application may block its own threads and event loops.
+    """
+    if not isinstance(store, LeasedStore):
+        yield
+        return
+    ended = threading.Event()
+    threading.Thread(target=_keep_renewing, args=(store, claim, ended), name="renew claim", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def _keep_renewing(store: LeasedStore, claim: Claim, ended: threading.Event) -> None:
+    while not ended.wait(store.lease.total_seconds() / _RENEWALS):
+        try:
+            store.renew(claim, time.time())
+        except ClaimLost:
+            # It was released or recorded in the meantime; if it has expired, recording it fails.
+            return
+        except Exception as error:  # noqa: BLE001 - any kind of store, and the next renewal may succeed
+            _LOGGER.warning("message %s: its claim could not be renewed: %s", claim.identity, type(error).__name__)
 
 
 LEASE = timedelta(minutes=1)
