@@ -124,5 +124,5 @@ class RelayClient(RoleClient):
         protocols: Sequence[str] = (),
     ) -> RelayConnection:
         endpoint = self._endpoints[name]
-        url = endpoint.url("connect", await self._sockets.token(endpoint), suffix, query or {})
+        url = endpoint.url("connect", await endpoint.token(), suffix, query or {})
         return await self._sockets.open(name, endpoint, url, "sender", headers=headers, protocols=protocols)

@@ -1,7 +1,6 @@
 """The WebSockets of one listener or client, and what an answer of the relay means (Hybrid Connections protocol)."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -10,11 +9,10 @@ from typing import Self
 from weakref import WeakSet
 
 import aiohttp
-from azure.core.credentials import AccessToken
 from yarl import URL
 
 from busway_clients.errors import ConnectionEnded, NotARelay, RelayError, RelayRefused, RelayUnavailable
-from busway_clients.relay.endpoint import RelayEndpoint, token_of
+from busway_clients.relay.endpoint import RelayEndpoint
 
 PATIENCE = timedelta(seconds=30)
 """How long a relay may take for each answer, and how long a connection is silent before it is pinged."""
@@ -124,14 +122,6 @@ class Sockets:
         if self._session is not None:
             await self._session.close()
             self._session = None
-
-    async def token(self, endpoint: RelayEndpoint) -> AccessToken | None:
-        """Return a token, None if the endpoint needs none; raises RelayError if none is available."""
-        try:
-            credential = endpoint.credential
-            return None if credential is None else await token_of(credential, endpoint.resource, time.time())
-        except Exception as error:
-            raise RelayError(f"{endpoint.place}: no token is available ({type(error).__name__})") from error
 
     async def open(
         self,

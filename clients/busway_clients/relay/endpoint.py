@@ -6,8 +6,9 @@ import hashlib
 import hmac
 import inspect
 import ssl
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
@@ -16,7 +17,7 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSa
 from azure.core.credentials_async import AsyncTokenCredential
 from yarl import URL
 
-from busway_clients.errors import WrongUse
+from busway_clients.errors import RelayError, WrongUse
 
 _PREFIX = "/$hc/"
 _SIGNED_SECONDS = 3600
@@ -24,26 +25,6 @@ _SCOPE = "https://relay.azure.net/.default"
 
 
 Credential = AzureNamedKeyCredential | AzureSasCredential | TokenCredential | AsyncTokenCredential
-
-
-async def token_of(credential: Credential, resource: str, now: float) -> AccessToken:
-    """
-    Return a token for *resource*, a URI: signed with a key (service-bus-sas), signed elsewhere, or of Microsoft Entra.
-
-    Units: now and the token's expires_on in seconds since 1970.
-    """
-    if isinstance(credential, AzureNamedKeyCredential):
-        name, key = credential.named_key
-        expiry, signed = int(now) + _SIGNED_SECONDS, quote(resource, safe="")
-        digest = hmac.digest(key.encode(), f"{signed}\n{expiry}".encode(), hashlib.sha256)
-        signature = quote(base64.b64encode(digest), safe="")
-        text = f"SharedAccessSignature sr={signed}&sig={signature}&se={expiry}&skn={quote(name, safe='')}"
-        return AccessToken(text, expiry)
-    if isinstance(credential, AzureSasCredential):
-        return AccessToken(credential.signature, int(parse_qs(credential.signature.partition(" ")[2])["se"][0]))
-    got: Any = await asyncio.to_thread(credential.get_token, _SCOPE)
-    token: AccessToken = await got if inspect.isawaitable(got) else got
-    return token
 
 
 @dataclass(frozen=True)
@@ -91,10 +72,32 @@ class RelayEndpoint:
         """Return the name of the endpoint in errors and logs."""
         return f"{self.host}/{self.path}"
 
-    @property
-    def resource(self) -> str:
-        """Return the URI that tokens are signed for."""
-        return f"http://{urlsplit(f'//{self.host}').hostname}/{self.path}"
+    async def token(self, now: Callable[[], float] = time.time) -> AccessToken | None:
+        """
+        Return a token that is signed with a key (service-bus-sas), signed elsewhere, or of Microsoft Entra.
+
+        None if the endpoint needs none. Raises RelayError if none is available.
+        """
+        try:
+            if isinstance(self.credential, AzureNamedKeyCredential):
+                return self._signed(*self.credential.named_key, int(now()) + _SIGNED_SECONDS)
+            if isinstance(self.credential, AzureSasCredential):
+                text = self.credential.signature
+                return AccessToken(text, int(parse_qs(text.partition(" ")[2])["se"][0]))
+            if self.credential is None:
+                return None
+            got: Any = await asyncio.to_thread(self.credential.get_token, _SCOPE)
+            token: AccessToken = await got if inspect.isawaitable(got) else got
+        except Exception as error:
+            raise RelayError(f"{self.place}: no token is available ({type(error).__name__})") from error
+        return token
+
+    def _signed(self, name: str, key: str, expiry: int) -> AccessToken:
+        resource = quote(f"http://{urlsplit(f'//{self.host}').hostname}/{self.path}", safe="")
+        digest = hmac.digest(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256)
+        signature = quote(base64.b64encode(digest), safe="")
+        text = f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={quote(name, safe='')}"
+        return AccessToken(text, expiry)
 
     def url(
         self,

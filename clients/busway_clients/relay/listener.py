@@ -189,10 +189,9 @@ class RelayListener(AbstractAsyncContextManager["RelayListener"]):
         while True:
             began = time.monotonic()
             try:
-                token = await self._sockets.token(endpoint)
-                async with await self._sockets.open(
-                    name, endpoint, endpoint.url("listen", token), "listener"
-                ) as channel:
+                token = await endpoint.token()
+                url = endpoint.url("listen", token)
+                async with await self._sockets.open(name, endpoint, url, "listener") as channel:
                     await self._note(name, Listening(True))
                     await self._obey(channel, token)
             except RelayError as error:
@@ -248,7 +247,7 @@ class RelayListener(AbstractAsyncContextManager["RelayListener"]):
         while token is not None:
             await asyncio.sleep(max((token.expires_on - time.time()) * _PART, _SHORTEST))
             try:
-                renewed = await self._sockets.token(self._endpoints[channel.endpoint])
+                renewed = await self._endpoints[channel.endpoint].token()
                 if renewed is not None and renewed.expires_on > token.expires_on:
                     await channel.send(json.dumps({"renewToken": {"token": renewed.token}}))
                     token = renewed

@@ -17,7 +17,6 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
 from busway_clients import ConnectionEnded, NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
 from busway_clients.relay import RelayListener
-from busway_clients.relay.endpoint import token_of
 from tests.clients.relay.pair import Pair, run, until
 
 HALF_A_SECOND = timedelta(seconds=0.5)
@@ -131,9 +130,8 @@ class BriefTokens:
     async def get_token(self, *_: str) -> AccessToken:
         if self.is_away:
             raise OSError("no route to the token service")
-        now = time.time()
-        token = await token_of(self._endpoint.credential, self._endpoint.resource, now)
-        return AccessToken(token.token, now + 0.1)  # type: ignore[arg-type]  # sooner than a credential's own
+        token = await self._endpoint.token()
+        return AccessToken(token.token, time.time() + 0.1)  # type: ignore[arg-type]  # sooner than a credential's own
 
 
 @run
