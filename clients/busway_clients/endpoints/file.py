@@ -3,10 +3,12 @@
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from busway_clients.database import Database, Kind
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES, read_document
@@ -19,34 +21,58 @@ from busway_clients.errors import StoreUnavailable
 _COARSEST_NS = 2_000_000_000
 
 
-class DocumentReader:
-    """Parses the content of a file or URL into an answer, and verifies its signature if there are keys."""
+class DocumentOptions(TypedDict, total=False):
+    """
+    How a document is read, from wherever it is published.
+
+    *public_keys*: PEM by id, of which one must have signed the document. *domains*: where namespaces may be. *serials*:
+    a file of the application that keeps the highest serial when it restarts; a signed document needs either this file
+    or the key `expires`: without both, an old copy would pass. *timeout_seconds*: the limit of a whole read, 10 by
+    default. *now*: the time in seconds since 1970.
+    """
+
+    public_keys: Mapping[str, bytes] | None
+    domains: Sequence[str]
+    serials: str | os.PathLike[str] | None
+    timeout_seconds: float
+    now: Callable[[], float]
+
+
+class DocumentSource(ABC):
+    """The endpoint document at *where*: its answers for *role*: "send", "receive", or another role of the document."""
 
     def __init__(
         self,
-        role: str,
         where: str,
-        public_keys: Mapping[str, bytes] | None,
-        domains: Sequence[str],
+        role: str,
+        give_up: Callable[[], None] = lambda: None,
         *,
+        public_keys: Mapping[str, bytes] | None = None,
+        domains: Sequence[str] = NAMESPACES,
         serials: str | os.PathLike[str] | None = None,
+        timeout_seconds: float = 10.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """
-        Read the answer for *role*: "send", "receive", or another role of the document.
-
-        The highest serial is kept in the file *serials*. A signed document needs either this file or the key `expires`:
-        without both, an old copy would pass after a restart.
-        """
-        self._serials = None if serials is None else SerialFile(serials)
-        self._role = role
+        """Call *give_up* to let a fetch end soon that takes too long."""
         self._where = where
+        self._role = role
         self._public_keys = public_keys
         self._domains = domains
+        self._serials = None if serials is None else SerialFile(serials)
+        self._timeout = timeout_seconds
         self._now = now
+        self._fetching = LimitedCall(self._fetch, timeout_seconds, give_up)
 
-    def answer(self, content: bytes) -> Answer:
-        """Return the answer in *content*; raises EndpointUnresolved."""
+    @abstractmethod
+    def _fetch(self) -> bytes:
+        """Return the current content; raises EndpointUnresolved."""
+
+    def read(self) -> Answer:
+        """Return the current answer; raises EndpointUnresolved."""
+        try:
+            content = self._fetching.result()
+        except TimeoutError as error:
+            raise EndpointUnresolved(f"{self._where}: cannot be read, {error}") from error
         now = datetime.fromtimestamp(self._now(), UTC)
         if self._public_keys is not None:
             content = verify(content, self._public_keys, self._where)
@@ -64,41 +90,17 @@ class DocumentReader:
         return answer
 
 
-class FileSource:
+class FileSource(DocumentSource):
     """The endpoint document in a file, which is read again when its modification time, size or inode changes."""
 
-    def __init__(
-        self,
-        path: str | Path,
-        role: str,
-        *,
-        public_keys: Mapping[str, bytes] | None = None,
-        domains: Sequence[str] = NAMESPACES,
-        serials: str | os.PathLike[str] | None = None,
-        timeout_seconds: float = 10.0,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        """
-        Read *path* for *role*; with *public_keys* (PEM by id), it must be signed by one of them.
-
-        *serials* is a file of the application that keeps the highest serial when it restarts; a signed document without
-        `expires` requires it. A share that does not answer within *timeout_seconds* is an error of the source.
-        """
+    def __init__(self, path: str | Path, role: str, **options: Unpack[DocumentOptions]) -> None:
+        """Read *path* for *role*; a share that does not answer in time is an error of the source."""
         self._path = Path(path).absolute()
-        self._now = now
-        self._reader = DocumentReader(role, str(self._path), public_keys, domains, serials=serials, now=now)
-        self._reading = LimitedCall(self._read, timeout_seconds)
         self._mark: tuple[int, int, int] | None = None
         self._content = b""
+        super().__init__(str(self._path), role, **options)
 
-    def read(self) -> Answer:
-        """Return the current answer; raises EndpointUnresolved."""
-        try:
-            return self._reading.result()
-        except TimeoutError as error:
-            raise EndpointUnresolved(f"{self._path}: cannot be read, {error}") from error
-
-    def _read(self) -> Answer:
+    def _fetch(self) -> bytes:
         try:
             mark = _mark(self._path.stat())
             if mark != self._mark:
@@ -107,7 +109,7 @@ class FileSource:
                 self._mark = mark if is_settled else None
         except OSError as error:
             raise EndpointUnresolved(f"{self._path}: cannot be read, {error.strerror or error}") from error
-        return self._reader.answer(self._content)
+        return self._content
 
     def _read_whole(self) -> tuple[bytes, tuple[int, int, int]]:
         with self._path.open("rb") as file:

@@ -20,7 +20,7 @@ _MIN_REFRESH_SECONDS = 1.0
 """How long one read serves all callers: during an outage every sender of an application requests one."""
 
 
-class SourceReader:
+class SourceReader(LimitedCall[None]):
     """The answers of a source: one read at a time, which no caller has to wait for, and the callbacks that are due."""
 
     def __init__(
@@ -31,21 +31,16 @@ class SourceReader:
         cache: EndpointCache,
         monotonic: Callable[[], float],
     ) -> None:
+        super().__init__(self._read, READ_SECONDS)
         self.cache = cache
         self._source = source
         self._on_change = on_change
         self._on_error = on_error
         self._monotonic = monotonic
-        self._reading = LimitedCall(self._read, READ_SECONDS)
         self._read_at: float | None = None
         self._began = 0.0
         self._events: deque[tuple[Callable[..., None] | None, object]] = deque()
         self._calling_back = threading.Lock()
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether a read has begun and not ended."""
-        return self._reading.is_running
 
     def due_in(self) -> float:
         """Return in how many seconds the source must be read again."""
@@ -59,15 +54,15 @@ class SourceReader:
         """Return whether the last read is so old that another may find something else."""
         return self._read_at is None or self._monotonic() - self._read_at >= _MIN_REFRESH_SECONDS
 
-    def start(self, is_needed: Callable[[], bool]) -> Future[None] | None:
+    def reading(self, is_needed: Callable[[], bool]) -> Future[None] | None:
         """Return the running read, or begin one; None if none runs and none *is_needed*."""
         try:
-            reading = self._reading.start(is_needed)
+            reading = self.start(is_needed)
         except RuntimeError as error:
             # The process has too many threads, or ends: the known endpoints are still good.
             self._note_failure(EndpointUnresolved(f"the source cannot be read: {error}"))
             return None
-        if self.is_reading and time.monotonic() - self._began >= READ_SECONDS:
+        if self.is_running and time.monotonic() - self._began >= READ_SECONDS:
             self._began = time.monotonic()
             self._note_failure(EndpointUnresolved(f"the source cannot be read: no answer within {READ_SECONDS:g} s"))
         return None if reading is None else reading.future

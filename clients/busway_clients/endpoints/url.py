@@ -2,82 +2,53 @@
 
 import contextlib
 import http.client
-import os
 import socket
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from busway_clients.endpoints.document import LONGEST_DOCUMENT_BYTES
-from busway_clients.endpoints.endpoint import NAMESPACES, Answer, EndpointUnresolved
-from busway_clients.endpoints.file import DocumentReader
-from busway_clients.endpoints.limited_call import LimitedCall
+from busway_clients.endpoints.endpoint import Answer, EndpointUnresolved
+from busway_clients.endpoints.file import DocumentOptions, DocumentSource
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _CHUNK_BYTES = 16_384
 _MOST_DIGITS = 18
 
 
-class UrlSource:
+class UrlSource(DocumentSource):
     """The endpoint document behind an https URL, requested with the ETag of the last one."""
 
-    def __init__(
-        self,
-        url: str,
-        role: str,
-        *,
-        public_keys: Mapping[str, bytes] | None = None,
-        domains: Sequence[str] = NAMESPACES,
-        serials: str | os.PathLike[str] | None = None,
-        timeout_seconds: float = 10.0,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, url: str, role: str, **options: Unpack[DocumentOptions]) -> None:
         """
-        Read *url* for *role*; with *public_keys* (PEM by id), the document must be signed by one of them.
+        Read *url* for *role*; the time limit is that of name, connection, TLS, headers and body together.
 
-        *serials* is a file of the application that keeps the highest serial when it restarts; a signed document without
-        `expires` requires it. *timeout_seconds* limits the whole request: name, connection, TLS, headers and body.
         Raises ValueError for http, which others can tamper with, unless it is signed or on this machine.
         """
         parts = urlsplit(url)
         is_safe = parts.scheme == "https" or (
-            parts.scheme == "http" and (public_keys is not None or parts.hostname in _LOOPBACK)
+            parts.scheme == "http" and (options.get("public_keys") is not None or parts.hostname in _LOOPBACK)
         )
         if not is_safe or not parts.hostname:
             raise ValueError(f"{_plain(url)}: expected https, or http with public_keys")
         self._url = url
-        self._where = _plain(url)
-        self._timeout = timeout_seconds
-        self._reader = DocumentReader(role, self._where, public_keys, domains, serials=serials, now=now)
         self._connection = _Severable()
         self._opener = urllib.request.build_opener(_NoRedirects, self._connection)
-        self._request = LimitedCall(self._fetch, timeout_seconds, self._connection.sever)
         self._etag: str | None = None
-        self._content = b""
+        self._fetched: tuple[bytes, str | None] = (b"", None)
+        super().__init__(_plain(url), role, self._connection.sever, **options)
 
     def read(self) -> Answer:
         """Return the current answer; raises EndpointUnresolved."""
-        try:
-            content, etag = self._request.result()
-        except TimeoutError as error:
-            raise EndpointUnresolved(
-                f"{self._where}: the response was not complete within {self._timeout:g} s"
-            ) from error
-        if content is None:
-            return self._reader.answer(self._content)
-        self._content, self._etag = content, None
-        answer = self._reader.answer(self._content)
+        answer = super().read()
         # Keep the ETag only of a valid document, so that an invalid one is requested again in full.
-        self._etag = etag
+        self._etag = self._fetched[1]
         return answer
 
-    def _fetch(self) -> tuple[bytes | None, str | None]:
-        """Return a new document, None if it has not changed, and its ETag."""
+    def _fetch(self) -> bytes:
         request = urllib.request.Request(self._url, headers={"Accept": "application/json"})  # noqa: S310 - http or https
         etag = self._etag
         if etag is not None:
@@ -87,15 +58,15 @@ class UrlSource:
                 contextlib.closing(self._connection),
                 self._opener.open(request, timeout=self._timeout) as response,
             ):
-                return self._read_whole(response), response.headers.get("ETag")
+                self._fetched, self._etag = (self._read_whole(response), response.headers.get("ETag")), None
         except urllib.error.HTTPError as error:
             with error:
                 if error.code != HTTPStatus.NOT_MODIFIED or etag is None:
                     raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
-                return None, etag
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error or type(error).__name__
             raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
+        return self._fetched[0]
 
     def _read_whole(self, response: http.client.HTTPResponse) -> bytes:
         content = b""

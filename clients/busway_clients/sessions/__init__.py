@@ -5,8 +5,8 @@ Messages and sessions processed once across regions, and the marks from which a 
 """
 
 from busway_clients._sync.rows import SqliteStore as SqliteStore
-from busway_clients._sync.sessions.bookmarks import Bookmarks as Bookmarks
 from busway_clients._sync.sessions.consumer import JournaledConsumer as JournaledConsumer
+from busway_clients._sync.sessions.journal import Bookmarks as Bookmarks
 from busway_clients._sync.sessions.journal import Journal as Journal
 from busway_clients.errors import Conflict as Conflict
 from busway_clients.errors import JournalError as JournalError

@@ -1,8 +1,5 @@
 """The settings of a consumer with a journal, and the entity that it reads."""
 
-import os
-import socket
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -124,8 +121,3 @@ def settings_for(source: Source, settings: Settings) -> Settings:
         raise JournalRefused(f"{source}: has no sessions, expected some, as lock is 'session'")
     # Service Bus tells names apart by letters alone, not by their case.
     return replace(settings, application=settings.application or str(source).lower())
-
-
-def unique_name(site: str) -> str:
-    """Return a name that no other worker has or gets."""
-    return f"{site}/{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from busway_clients.endpoints.document import read_document, write_document
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Offer
-from busway_clients.endpoints.file import DocumentReader
+from busway_clients.endpoints.file import DocumentSource
 from busway_clients.endpoints.signature import sign
 from tests.clients.endpoints.documents import EAST, WEST, document
 
@@ -99,7 +99,11 @@ def test_other_json_is_refused(content: bytes) -> None:
 
 
 def read_signed(content: bytes, public_keys: Any) -> Any:
-    return DocumentReader("send", "file", public_keys, DOMAINS, now=NOW.timestamp).answer(content)
+    class Given(DocumentSource):
+        def _fetch(self) -> bytes:
+            return content
+
+    return Given("file", "send", public_keys=public_keys, domains=DOMAINS, now=NOW.timestamp).read()
 
 
 def altered(content: bytes, name: str, change: Callable[[Any], object]) -> bytes:

@@ -103,7 +103,7 @@ class WebSite:
 
     def __init__(self) -> None:
         self.content = document("west", 1)
-        self.answer = None
+        self.answer: Any = None
         self.statuses: list[int] = []
         site = self
 
@@ -198,6 +198,24 @@ def test_https_is_verified(site: WebSite, tmp_path: Path, monkeypatch: pytest.Mo
     source = UrlSource(url, "send")
     assert [source.read().site for _ in range(2)] == ["west", "west"]
     assert site.statuses == [200, 304]
+
+
+def test_misspelled_option_is_refused() -> None:
+    options: dict[str, Any] = {"public_key": {"a": b""}}
+    for make in (lambda: FileSource("e.json", "send", **options), lambda: UrlSource("https://h/e", "send", **options)):
+        with pytest.raises(TypeError, match="public_key"):
+            make()
+
+
+def test_url_is_requested_with_the_etag_after_an_outage(site: WebSite) -> None:
+    source = UrlSource(url_of(site), "send")
+    source.read()
+    site.answer = (503, {}, b"busy")
+    with pytest.raises(EndpointUnresolved):
+        source.read()
+    site.answer = None
+    assert source.read().site == "west"
+    assert site.statuses == [200, 503, 304]
 
 
 @pytest.mark.parametrize("url", ["http://example.org/e", "ftp://example.org/e", "file:///etc/passwd", "https:///e"])

@@ -27,7 +27,7 @@ LIMIT = 0.5
 # A busy machine may be late, but no answer of these servers is complete before many times the limit.
 LATE = 2.0
 PAUSE = 0.1
-INCOMPLETE = r"was not complete within 0\.5 s"
+INCOMPLETE = r"no answer within 0\.5 s"
 KNOWN = Endpoint(WEST)
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -69,13 +69,13 @@ class EndpointWatch:
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
-        if self._reader.is_due() and not (self._reader.is_reading and self._cache.endpoints):
-            self._wait(self._reader.start(self._reader.is_due), _DUE_SECONDS)
+        if self._reader.is_due() and not (self._reader.is_running and self._cache.endpoints):
+            self._wait(self._reader.reading(self._reader.is_due), _DUE_SECONDS)
         return self._reader.known()
 
     def consult(self) -> tuple[Endpoint, ...]:
         """Read the source now and wait two seconds for it, unless it was read within the last second."""
-        self._wait(self._reader.start(self._reader.is_not_recent), _CONSULT_SECONDS)
+        self._wait(self._reader.reading(self._reader.is_not_recent), _CONSULT_SECONDS)
         return self._reader.known()
 
     def __enter__(self) -> Self:
@@ -93,7 +93,7 @@ class EndpointWatch:
 
     def _run(self, ended: Event) -> None:
         while not is_set_within(ended, self._reader.due_in()):
-            self._wait(self._reader.start(self._reader.is_due), READ_SECONDS)
+            self._wait(self._reader.reading(self._reader.is_due), READ_SECONDS)
 
     def _wait(self, reading: Future[None] | None, seconds: float) -> None:
         """Wait for a read, longer while no endpoint is known, and call back."""

@@ -3,7 +3,10 @@
 
 import contextlib
 import itertools
+import os
+import socket
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
@@ -22,7 +25,7 @@ from busway_clients.sessions.delivery import LOG, Delivery, must_pause
 from busway_clients.sessions.entries import message_partition, session_partition
 from busway_clients.sessions.leases import HeldLease
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
-from busway_clients.sessions.settings import Settings, Source, settings_for, unique_name
+from busway_clients.sessions.settings import Settings, Source, settings_for
 
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
@@ -61,7 +64,8 @@ class JournaledConsumer:
         self._lanes: list[SideTask[None]] = []
         self._stopping = Event()
         self._cache = WorkerCache()
-        self._name = unique_name(site)
+        # No other worker has it or gets it.
+        self._name = f"{site}/{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Self:

@@ -6,7 +6,7 @@ The order of writes must not change: recorded as working, given to the applicati
 settled at the namespace. The next worker can see between which of them a worker died.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -234,8 +234,10 @@ class SessionWork:
         final = [entry for _, entry in finished]
         changes |= order.progress(held.lease, final)
         written = [*final, *entries]
+        # Nobody may write the row of a released lease again, so it keeps no entries. With lock="message" no other
+        # worker registers messages, so the lease's row is the only one.
+        empties = self._settings.lock == "session" and changes.get("is_held") is False
         try:
-            empties = self._empties(changes)
             self._patiently(lambda: self._lane.commit(held, changes, written, empties=empties))
         except Conflict:
             if claiming:
@@ -251,11 +253,6 @@ class SessionWork:
         for arrival, entry in finished:
             self._settle(arrival, entry)
         return True
-
-    def _empties(self, changes: Mapping[str, Any]) -> bool:
-        """Whether to move all entries out of the lease's row, since nobody may write it again."""
-        # With lock="message" no other worker registers messages, so the lease's row is the only one.
-        return self._settings.lock == "session" and changes.get("is_held") is False
 
     def _flush(self, *, is_last: bool = False) -> None:
         """Record and settle the finished messages."""

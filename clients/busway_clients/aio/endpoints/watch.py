@@ -68,13 +68,13 @@ class EndpointWatch:
 
     async def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
-        if self._reader.is_due() and not (self._reader.is_reading and self._cache.endpoints):
-            await self._wait(self._reader.start(self._reader.is_due), _DUE_SECONDS)
+        if self._reader.is_due() and not (self._reader.is_running and self._cache.endpoints):
+            await self._wait(self._reader.reading(self._reader.is_due), _DUE_SECONDS)
         return self._reader.known()
 
     async def consult(self) -> tuple[Endpoint, ...]:
         """Read the source now and wait two seconds for it, unless it was read within the last second."""
-        await self._wait(self._reader.start(self._reader.is_not_recent), _CONSULT_SECONDS)
+        await self._wait(self._reader.reading(self._reader.is_not_recent), _CONSULT_SECONDS)
         return self._reader.known()
 
     async def __aenter__(self) -> Self:
@@ -92,7 +92,7 @@ class EndpointWatch:
 
     async def _run(self, ended: Event) -> None:
         while not await is_set_within(ended, self._reader.due_in()):
-            await self._wait(self._reader.start(self._reader.is_due), READ_SECONDS)
+            await self._wait(self._reader.reading(self._reader.is_due), READ_SECONDS)
 
     async def _wait(self, reading: Future[None] | None, seconds: float) -> None:
         """Wait for a read, longer while no endpoint is known, and call back."""

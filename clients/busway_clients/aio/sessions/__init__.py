@@ -1,6 +1,6 @@
 """The names of `busway_clients.sessions` for asyncio; `TableStore` is in `busway_clients.aio.sessions.tables`."""
 
 from busway_clients.aio.rows import SqliteStore as SqliteStore
-from busway_clients.aio.sessions.bookmarks import Bookmarks as Bookmarks
 from busway_clients.aio.sessions.consumer import JournaledConsumer as JournaledConsumer
+from busway_clients.aio.sessions.journal import Bookmarks as Bookmarks
 from busway_clients.aio.sessions.journal import Journal as Journal
