@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.clients.applications import ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,25 @@ def test_missing_extra_is_named() -> None:
                 raise SystemExit(f"{name} is not missed")
     """)
     command = [sys.executable, "-W", "error", "-c", script]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "aio",
+        "aio.sessions.tables",
+        "endpoints.dns",
+        "receivers.stores.tables",
+        "relay",
+        "senders.table_roles",
+        "sessions",
+        "sessions.tables",
+    ],
+)
+def test_each_public_module_can_be_imported_first(module: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", f"import busway_clients.{module}"]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
     assert (done.returncode, done.stderr) == (0, "")
 

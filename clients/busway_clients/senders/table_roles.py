@@ -6,7 +6,7 @@ from busway_clients.senders.roles import StoredRoles
 with extra("tables"):
     from azure.data.tables import TableClient
 
-from busway_clients._sync.sessions.tables import TableStore
+from busway_clients._sync.tables import TableStore
 
 
 class TableRoles(StoredRoles):

@@ -8,7 +8,7 @@ from busway_clients.receivers.stores.store import LEASE, WINDOW, StoredClaims
 with extra("tables"):
     from azure.data.tables import TableClient
 
-from busway_clients._sync.sessions.tables import TableStore
+from busway_clients._sync.tables import TableStore
 
 
 class TablesStore(StoredClaims):
