@@ -51,12 +51,8 @@ def seconds_until(deadline: float) -> float | None:
 
 def encode(message: SdkMessage) -> None:
     """Check that the SDK can encode a message; raises Unencodable, MessageSizeExceededError."""
-    try:
-        ServiceBusMessageBatch(_LARGEST).add_message(copy_of(message))
-    except MessageSizeExceededError:
-        raise
-    except Exception as error:
-        raise _unencodable(error) from error
+    if not fits(ServiceBusMessageBatch(_LARGEST), copy_of(message)):
+        raise MessageSizeExceededError(message=f"The message has more than {_LARGEST} bytes.")
 
 
 def _root_cause(error: Exception, messages: Sequence[OutgoingMessage]) -> Exception:
@@ -81,13 +77,6 @@ def _wrong_use(seen: str, expected: str, error: Exception) -> WrongUse:
     return wrong
 
 
-def _unencodable(error: Exception) -> Unencodable:
-    # The SDK's error may quote the message.
-    return Unencodable(
-        f"a message: the SDK cannot encode it ({type(error).__name__}), expected only values that have an AMQP type"
-    )
-
-
 def fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's batch
     """Add *message* to *batch* and return True, or False if it has no room; raises Unencodable."""
     try:
@@ -95,5 +84,7 @@ def fits(batch: Any, message: SdkMessage) -> bool:  # noqa: ANN401 - the SDK's b
     except MessageSizeExceededError:
         return False
     except Exception as error:
-        raise _unencodable(error) from error
+        # The SDK's error may quote the message.
+        text = f"the SDK cannot encode it ({type(error).__name__}), expected only values that have an AMQP type"
+        raise Unencodable(f"a message: {text}") from error
     return True

@@ -123,6 +123,14 @@ class HeldLease:
         """Whether no other worker can have taken over yet."""
         return self.lease.is_held and not self.is_lost and now < self.renewed + self.lease.seconds
 
+    def adopt(self, record: "Record", *, is_stale: bool) -> bool:
+        """Go on with the lease as it was read, and return True; False if this worker has lost it."""
+        lease = record.lease
+        if lease is None or (lease.worker, lease.token) != (self.lease.worker, self.lease.token):
+            return False
+        self.lease, self.version, self.is_stale = lease, record.version, is_stale
+        return True
+
     def must_renew(self, now: float, seconds: float) -> bool:
         """Whether the last write is so old that the lease should be renewed."""
         return self.lease.is_held and now >= self.renewed + seconds

@@ -130,15 +130,10 @@ class SessionWork:
         self._plan.record = self._patiently(lambda: self._lane.read(self.partition, ids))
         lease = self._plan.record.lease
         if self.held_lease is not None:
-            if lease is None or (lease.worker, lease.token) != (self.worker.name, self.held_lease.lease.token):
+            if not self.held_lease.adopt(self._plan.record, is_stale=False):
                 taken = "it is gone" if lease is None else f"{lease.worker} has it with token {lease.token}"
                 self.held_lease = None
                 raise LeaseLost(f"{self.partition}: the lease of {self.worker.name} is lost, {taken}")
-            self.held_lease.lease, self.held_lease.version, self.held_lease.is_stale = (
-                lease,
-                self._plan.record.version,
-                False,
-            )
         elif lease is not None and lease.is_held and lease.worker == self.worker.name:
             # The claim succeeded, but its answer was lost.
             self.held_lease = HeldLease(self.partition, lease, self._plan.record.version, self.worker.monotonic())
@@ -310,12 +305,9 @@ def renew(held: HeldLease, lane: Lane) -> bool:
         try:
             lane.commit(held, {}, [], is_renewal=True)
         except Conflict:
-            record = lane.read(held.partition, [])
-            lease = record.lease
-            if lease is None or (lease.worker, lease.token) != (held.lease.worker, held.lease.token):
+            # If someone has registered messages, the visit must read them before it begins with another.
+            if not held.adopt(lane.read(held.partition, []), is_stale=True):
                 held.is_lost = True
                 return False
-            # Someone has registered messages: the visit must read them before it begins with another.
-            held.lease, held.version, held.is_stale = lease, record.version, True
         else:
             return True
