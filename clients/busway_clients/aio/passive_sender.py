@@ -11,10 +11,17 @@ from busway_clients.aio.role_client import REFRESH, RoleClient
 from busway_clients.aio.sender_link import SenderLink
 from busway_clients.concurrency.tasks import is_acquired_within
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, deadline_of, failed_delivery, prepare
-from busway_clients.senders.error_kinds import is_unavailable, send_failed
+from busway_clients.senders.delivery import (
+    TIMEOUT,
+    Delivery,
+    Outcome,
+    deadline_of,
+    failed_delivery,
+    prepare,
+    send_failed,
+)
+from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf
-from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import RoleStore
 
 

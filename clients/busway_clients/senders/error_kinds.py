@@ -7,7 +7,6 @@ moves sending to the other namespace; a refused identity or a busy server does n
 """
 
 import struct
-from collections.abc import Sequence
 from enum import Enum
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
@@ -25,8 +24,7 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from busway_clients.errors import SendFailed, Unencodable, WrongUse
-from busway_clients.senders.outcome import Outcome
+from busway_clients.errors import Unencodable
 
 
 class ErrorKind(Enum):
@@ -113,30 +111,3 @@ def describe(error: BaseException) -> str:
     """Return the class and AMQP condition of an error, without its text, which may quote a message."""
     condition = condition_of(error)
     return type(error).__name__ + (f" ({condition})" if condition else "")
-
-
-def send_failed(expected: str, outcome: Outcome, unsent: Sequence[str]) -> SendFailed | WrongUse:
-    """Return the error of a send, caused by the errors of the namespaces; WrongUse if they all raised WrongUse."""
-    wrong = [error for error in outcome.errors.values() if isinstance(error, WrongUse)]
-    if len(wrong) == len(outcome.deliveries) and not any(delivery.accepted for delivery in outcome.deliveries.values()):
-        return wrong[0]
-    seen = "; ".join(
-        f"{name} accepted {len(delivery.accepted)} of {len(delivery.accepted) + len(delivery.failed)}"
-        + ("" if delivery.error is None else f", {describe(delivery.error)}")
-        for name, delivery in outcome.deliveries.items()
-    )
-    failed = SendFailed(f"send: {seen}; expected {expected}", outcome, unsent)
-    errors = [*outcome.errors.values()]
-    failed.__cause__ = errors[0] if len(errors) == 1 else ExceptionGroup("the errors of the namespaces", errors)
-    return failed
-
-
-def is_outage(failed: SendFailed) -> bool:
-    """Return whether a send failed because namespaces are unavailable, and not because of a message."""
-    kinds = {classify(error) for error in failed.errors.values()}
-    return ErrorKind.UNAVAILABLE in kinds and ErrorKind.AT_FAULT not in kinds
-
-
-def is_at_fault(failed: SendFailed) -> bool:
-    """Return whether a send failed because of a message, so that a retry cannot succeed."""
-    return any(classify(error) is ErrorKind.AT_FAULT for error in failed.errors.values())
