@@ -15,8 +15,8 @@ from shared.errors import ConfigError
 from shared.printable import printable
 from shared.review import Severity, advice, largest_batch, review
 from shared.tasks.files import Configuration, load
-from shared.tasks.models import Source
 from shared.tasks.routes import Target
+from shared.tasks.source import Source
 
 _MOST_ROWS = 200
 _WIDEST = 10_000

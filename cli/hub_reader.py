@@ -13,7 +13,8 @@ from shared.message.arrival import Origin
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
 from shared.tasks.files import Configuration
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
 BEFORE_START = "-1"
 _EVENTS_PER_READ = 500

@@ -18,7 +18,7 @@ from shared.ends.event_hubs.site import HubSite
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
 # The events are there already.
 _SILENCE_SECONDS = 10.0

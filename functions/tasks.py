@@ -22,7 +22,8 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import HeldSession
 from shared.tasks.journal_models import TapFile
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
 # Event Hubs: a failed batch is retried until it succeeds; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"

@@ -21,7 +21,8 @@ from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.places import Place, entity_named, queue_of
 from shared.tasks.files import Configuration
-from shared.tasks.models import Source, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import Source
 
 MARK = "busway-first-hour"
 _CLOSED = "SendDisabled"

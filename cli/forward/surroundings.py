@@ -19,7 +19,7 @@ from shared.errors import ConfigError, Problem
 from shared.protocols import Output
 from shared.resend.hub_sink import sink_of
 from shared.tasks.files import Configuration
-from shared.tasks.models import NAME
+from shared.tasks.source import NAME
 
 
 class Surroundings(NamedTuple):

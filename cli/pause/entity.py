@@ -6,7 +6,8 @@ from azure.servicebus.management import SubscriptionProperties
 
 from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import translating
-from shared.tasks.models import Connection, Source
+from shared.tasks.models import Connection
+from shared.tasks.source import Source
 
 if TYPE_CHECKING:
     from azure.servicebus.management import QueueProperties, ServiceBusAdministrationClient

@@ -16,7 +16,8 @@ from shared.errors import ConfigError, Problem
 from shared.tasks.files import JOURNAL, Configuration
 from shared.tasks.heartbeats import heartbeat_targets
 from shared.tasks.journal_models import BlobJournal, JournalFile
-from shared.tasks.models import Connection, Source
+from shared.tasks.models import Connection
+from shared.tasks.source import Source
 
 DEFAULT_JOURNAL = JournalFile(blob=BlobJournal(setting="JOURNAL"))
 """The journal of a deployment whose configuration has none of its own."""

@@ -28,8 +28,9 @@ from shared.rules.syntax import Scope, Set
 from shared.tasks.files import Configuration
 from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
 from shared.tasks.journal_models import TapFile
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
+from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP, Source
 from shared.tasks.topology import TOPOLOGY
 
 LOCK = timedelta(minutes=1)

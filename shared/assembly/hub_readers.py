@@ -11,7 +11,8 @@ from shared.line.shutdown import Shutdown
 from shared.stores.host_checkpoints import CONTAINER, HostCheckpoints
 from shared.stores.storage_account import HOST_STORAGE, container_client, host_storage
 from shared.tasks.files import Configuration
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
 
 def hub_reader(

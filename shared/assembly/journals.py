@@ -24,7 +24,8 @@ from shared.rules.rule import Action, parse_action
 from shared.stores.storage_account import SETTING_FORM, open_container
 from shared.tasks.files import JOURNAL, Configuration
 from shared.tasks.journal_models import TapFile
-from shared.tasks.models import Source, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import Source
 from shared.tasks.taps import is_same_entity
 
 SETTING = "BUSWAY_JOURNAL"

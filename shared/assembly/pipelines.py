@@ -31,10 +31,11 @@ from shared.protocols import Output, Settlement, Telemetry
 from shared.rules.rule import parse_action, parse_filter
 from shared.tasks.files import Configuration
 from shared.tasks.heartbeats import heartbeat_targets
-from shared.tasks.limits import StampedLife
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.options import StampedLife
 from shared.tasks.routes import Route as RouteFile
 from shared.tasks.routes import Target
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 from shared.telemetry import names
 from shared.telemetry.opening import Both, Telemetries, open_telemetry
 

@@ -36,8 +36,9 @@ from shared.status.verdict import verdict
 from shared.stores.storage_account import HOST_STORAGE, SETTING_FORM, host_storage, open_container
 from shared.tasks.files import Configuration
 from shared.tasks.heartbeats import heartbeat_targets
-from shared.tasks.models import Source, TaskFile
+from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import Source
 
 if TYPE_CHECKING:
     from shared.stores.container import BlobContainer

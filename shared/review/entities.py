@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Protocol, cast
 
 from shared.rules import Rule
-from shared.tasks.models import Connection, Source
+from shared.tasks.models import Connection
 from shared.tasks.routes import Target
+from shared.tasks.source import Source
 
 
 class Named(Protocol):

@@ -12,7 +12,8 @@ from shared.review.findings import Finding
 from shared.review.network import Network
 from shared.rules import RuleSet
 from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics
-from shared.tasks.models import Source, TaskFile
+from shared.tasks.models import TaskFile
+from shared.tasks.source import Source
 
 
 def findings(network: Network) -> Iterator[Finding]:

@@ -36,8 +36,9 @@ from shared.review.paths import DEAD_LETTER_SOURCE_KEY, PATH_KEY, Edge, Node, Pa
 from shared.rules import Action, CorrelationFilter, FalseFilter, Filter, SqlFilter, parse_action, parse_filter
 from shared.rules.syntax import Scope
 from shared.tasks.files import Configuration
-from shared.tasks.models import Connection, Source, TaskFile
+from shared.tasks.models import Connection, TaskFile
 from shared.tasks.routes import Branch, Target
+from shared.tasks.source import Source
 
 # System properties that every hop keeps.
 _LASTING = frozenset(

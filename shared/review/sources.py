@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from shared.review import checks
 from shared.review.findings import Finding
 from shared.review.network import Network
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, Source, TaskFile
+from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP, Source
 
 
 def findings(network: Network) -> Iterator[Finding]:

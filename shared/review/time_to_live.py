@@ -6,8 +6,8 @@ from datetime import timedelta
 from shared.review import checks
 from shared.review.findings import Finding
 from shared.review.network import Network
-from shared.tasks.limits import StampedLife
 from shared.tasks.models import TaskFile
+from shared.tasks.options import StampedLife
 
 
 def findings(network: Network) -> Iterator[Finding]:

@@ -1,11 +1,11 @@
 """Checks tasks with a chain: the source must keep the order, and every link must reach the target."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from shared.editors.chain import ChainedProperty, ChainOptions, ChainStep
 from shared.editors.options import Step
 from shared.editors.verify_chain import VerifyChainStep
+from shared.tasks.source import Source
 
 # Editors whose result differs at each delivery, and with it the link.
 _NEVER_THE_SAME = ("encrypt", "re-encrypt")
@@ -17,32 +17,12 @@ _BREAKING = {
 }
 
 
-class OrderedSource(Protocol):
-    """The ordering that a source provides."""
-
-    @property
-    def hub(self) -> str | None:
-        """The event hub, None for other sources; its partitions keep the order."""
-
-    @property
-    def sessions(self) -> bool:
-        """Whether the source requires sessions, which keep the order."""
-
-    @property
-    def partitions(self) -> tuple[int, ...] | None:
-        """The partitions of the hub that the task reads, None for all."""
-
-    @property
-    def dead_letter(self) -> object:
-        """Whether the source is a dead-letter queue, which has no order."""
-
-
-def chain_fault(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[str | None]) -> str | None:
+def chain_fault(source: Source, steps: Sequence[Step], conditions: Sequence[str | None]) -> str | None:
     """Return the first problem of a chain in a task, None if it is correct; *conditions* are those of the routes."""
     return next(_faults(source, steps, conditions), None)
 
 
-def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[str | None]) -> Iterator[str]:
+def _faults(source: Source, steps: Sequence[Step], conditions: Sequence[str | None]) -> Iterator[str]:
     for index, step in enumerate(steps):
         if isinstance(step, VerifyChainStep):
             if not (source.hub is not None or source.sessions or step.options.single_instance):
@@ -71,7 +51,7 @@ def _faults(source: OrderedSource, steps: Sequence[Step], conditions: Sequence[s
                 )
 
 
-def _fault_of_order(source: OrderedSource, options: ChainOptions) -> str | None:
+def _fault_of_order(source: Source, options: ChainOptions) -> str | None:
     sequence = options.sequence
     if sequence == "session" and not source.sessions:
         return "is session, expected a source with sessions: true"

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from shared.errors import Problem
-from shared.tasks.models import NAME, SETTING, SITE
+from shared.tasks.models import SETTING, SITE
+from shared.tasks.source import NAME
 
 _PATTERNS = {
     NAME: "a letter, then letters, digits, - and _, at most 127 characters",

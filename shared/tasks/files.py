@@ -17,8 +17,9 @@ from shared.tasks.end_problems import end_problems
 from shared.tasks.faults import joined, problem_of
 from shared.tasks.heartbeats import heartbeat_targets
 from shared.tasks.journal_models import JournalFile, TapFile
-from shared.tasks.models import DEFAULT_CONSUMER_GROUP, SITE, Connection, Source, TaskFile
+from shared.tasks.models import SITE, Connection, TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import DEFAULT_CONSUMER_GROUP, Source
 from shared.tasks.taps import tap_problems
 from shared.tasks.yaml_documents import documents_in
 

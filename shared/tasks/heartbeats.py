@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from shared.message.heartbeat import ENTITY, HIDING, MARK
-from shared.tasks.models import Rule, TaskFile
+from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import Rule
 
 _EVERYTHING = "1=1"
 

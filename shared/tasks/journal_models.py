@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, TypeAdapter, model_validator
 
 from shared.editors.options import Strict
-from shared.tasks.models import NAME, SETTING, Source, TaskFile
+from shared.tasks.models import SETTING, TaskFile
+from shared.tasks.source import NAME, Source
 
 CONTAINER = r"^[a-z0-9](-?[a-z0-9]){2,62}$"
 

@@ -22,20 +22,24 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from shared.durations import written
-from shared.editors.options import ActionText, FilterText, Off, Strict
+from shared.editors.options import Off, Strict
 from shared.ends.kind import Kind
 from shared.ends.registry import kind, kinds, names
-from shared.line.text_form import Encoding
-from shared.tasks.heartbeat_options import HeartbeatOptions, heartbeat_fault
-from shared.tasks.limits import Limits, LoopPrevention, StampedLife
-from shared.tasks.routes import Branch, PartitionId, Route, Target
+from shared.tasks.options import (
+    MOST_LANES,
+    HeartbeatOptions,
+    Levers,
+    Limits,
+    LoopPrevention,
+    StampedLife,
+    Throughput,
+)
+from shared.tasks.routes import Branch, Route, Target
+from shared.tasks.source import NAME, Source
 from shared.tasks.steps import EditorStep
-from shared.tasks.throughput import MOST_LANES, Levers, Throughput
 
-NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
-DEFAULT_CONSUMER_GROUP = "$Default"
 _JOINING = frozenset(("batch", "deduplicate"))
 """The editors that join messages."""
 
@@ -100,100 +104,6 @@ class Connection(Strict):
     def is_namespace(self) -> bool:
         """Whether it is a namespace of Service Bus or Event Hubs, whose entities Busway plans and looks into."""
         return self.end.is_namespace
-
-
-class Rule(Strict):
-    """A rule of a subscription, which the broker runs."""
-
-    filter: FilterText
-    """SQL filter: the messages that the subscription gets."""
-    action: ActionText | None = None
-    """SQL action on them."""
-
-
-class Source(Strict):
-    """Where messages come from: a queue, a topic's subscription, or an event hub."""
-
-    connection: str
-    """Alias of the connection."""
-    queue: str | None = None
-    """Name of the queue; with `dead_letter`, the queue whose dead letters are taken."""
-    topic: str | None = None
-    """Name of the topic, together with `subscription`."""
-    subscription: str | None = None
-    """Name of the subscription, which nothing else reads."""
-    webhook: Annotated[str, Field(pattern=NAME)] | None = None
-    """For a connection of kind event-grid: the name of the topic; its events are taken at /api/events/NAME."""
-    hub: str | None = None
-    """Name of the event hub."""
-    consumer_group: str | None = None
-    """Consumer group of the hub; by default $Default. Two tasks must not use the same one."""
-    partitions: Annotated[tuple[PartitionId, ...], Field(strict=False, min_length=1)] | None = None
-    """Partitions of the hub to take from; by default all. Needs a consumer group that nothing else uses."""
-    binary_properties: bool | None = None
-    """For a hub: `false` if no sender uses binary, list or map properties; Azure's host cannot pass those raw."""
-    compacted: bool = False
-    """For a hub with log compaction, which removes events: its sequence numbers have gaps that are no losses."""
-    reader: Literal["host", "app"] = "host"
-    """For a hub: `app` reads it without the host, which cannot pass some events to a function, as Kafka's with keys."""
-    dead_letter: bool | Literal["transfer"] = False
-    """Take from the dead-letter queue of the queue or subscription; `transfer`: from its transfer dead-letter queue."""
-    sessions: bool = False
-    """Whether the queue or subscription requires sessions, whose order is then kept."""
-    rule: Rule | None = None
-    """The rule that the subscription has."""
-    form: Annotated[Literal["message", "envelope"], Field(alias="from")] = "message"
-    """`envelope`: each message holds messages that a route with `via: binding` has sent; they are taken out of it."""
-    encoding: Encoding | None = None
-    """For a storage queue: how other producers encode their messages; by default `text`."""
-
-    @model_validator(mode="after")
-    def _is_one_entity(self) -> Self:
-        kinds = [kind for kind in ("queue", "topic", "webhook", "hub") if getattr(self, kind) is not None]
-        if len(kinds) != 1:
-            msg = f"names {' and '.join(kinds) or 'no entity'}, expected one of queue, topic with subscription, hub"
-            raise ValueError(msg)
-        if (self.topic is None) != (self.subscription is None):
-            msg = "has only one of topic and subscription, expected both"
-            raise ValueError(msg)
-        if self.hub is None and self.consumer_group is not None:
-            msg = "has consumer_group, expected only for a hub"
-            raise ValueError(msg)
-        if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
-            msg = "has partitions, expected only for a hub with a consumer_group other than $Default"
-            raise ValueError(msg)
-        if self.hub is None and self.binary_properties is not None:
-            msg = "has binary_properties, expected only for a hub"
-            raise ValueError(msg)
-        if self.hub is None and self.compacted:
-            msg = "has compacted, expected only for a hub"
-            raise ValueError(msg)
-        if self.hub is None and self.reader == "app":
-            msg = "has `reader: app`, expected only for a hub"
-            raise ValueError(msg)
-        if self.hub is not None and (self.dead_letter or self.sessions):
-            msg = "has dead_letter or sessions for a hub, expected only for a queue or subscription"
-            raise ValueError(msg)
-        if self.dead_letter and self.sessions:
-            msg = "has sessions and dead_letter, expected one of them: a dead-letter queue has no sessions"
-            raise ValueError(msg)
-        if self.rule is not None and self.subscription is None:
-            msg = "has a rule, expected only for a subscription"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def entity(self) -> str:
-        """The entity's path in its namespace."""
-        path = self.queue or self.hub or self.webhook or f"{self.topic}/Subscriptions/{self.subscription}"
-        return path + self.sub_queue
-
-    @property
-    def sub_queue(self) -> str:
-        """The suffix that names the sub-queue in the path; empty for the entity itself."""
-        if self.dead_letter == "transfer":
-            return "/$Transfer/$DeadLetterQueue"
-        return "/$DeadLetterQueue" if self.dead_letter else ""
 
 
 def _kind_of(value: object) -> str:
@@ -270,8 +180,7 @@ class TaskFile(Strict):
             msg = "has `dispatch: single` for a hub, expected none: the host settles the events of a hub in batches"
             raise ValueError(msg)
         if self.lanes > 1:
-            msg = "has lanes and `dispatch: single`, expected one of them: each takes messages side by side"
-            raise ValueError(msg)
+            raise ValueError("has lanes and `dispatch: single`, expected one of them: each takes messages side by side")
         if not self.source.sessions and self.in_order:
             msg = "has `dispatch: single` and no sessions, expected batches: its editors or envelopes need one order"
             raise ValueError(msg)
@@ -288,11 +197,21 @@ class TaskFile(Strict):
 
     @model_validator(mode="after")
     def _can_have_heartbeats(self) -> Self:
-        options = self.heartbeat
-        vias = [route.via for route in self.routes]
-        fault = None if options is None else heartbeat_fault(options, self.source, vias)
-        if fault is not None:
-            raise ValueError(fault)
+        if self.heartbeat is None:
+            return self
+        if self.source.dead_letter:
+            raise ValueError("has a heartbeat for a dead-letter queue, expected none: nobody can send to one")
+        if self.source.form == "envelope":
+            raise ValueError("has a heartbeat for a source of envelopes, expected none: only a binding sends those")
+        if self._has_bindings:
+            msg = "has a heartbeat and `via: binding`, expected one of them: the host does not say when it has sent"
+            raise ValueError(msg)
+        if self.source.hub is not None and not self.heartbeat.visible:
+            msg = (
+                "has a heartbeat for a hub, expected `visible: true`, or a task of its own between two hubs for it: "
+                "all consumers of a hub see all events"
+            )
+            raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
@@ -311,8 +230,7 @@ class TaskFile(Strict):
     @model_validator(mode="after")
     def _has_rejects(self) -> Self:
         if self.rejects is None and (self.source.hub is not None or self.source.dead_letter):
-            msg = "has no rejects, expected a queue, topic or hub for rejected messages"
-            raise ValueError(msg)
+            raise ValueError("has no rejects, expected a queue, topic or hub for rejected messages")
         return self
 
     @model_validator(mode="after")

@@ -34,14 +34,11 @@ class Target(Strict):
     @model_validator(mode="after")
     def _is_one_entity(self) -> Self:
         if sum(each is not None for each in (self.queue, self.topic, self.hub, self.address)) != 1:
-            msg = "expected one of queue, topic, hub and address"
-            raise ValueError(msg)
+            raise ValueError("expected one of queue, topic, hub and address")
         if not self.entity:
-            msg = "has an empty name, expected that of a queue, topic, hub or address"
-            raise ValueError(msg)
+            raise ValueError("has an empty name, expected that of a queue, topic, hub or address")
         if self.partition is not None and self.hub is None:
-            msg = "has a partition, expected only for a hub"
-            raise ValueError(msg)
+            raise ValueError("has a partition, expected only for a hub")
         return self
 
     @property

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from shared.errors import Problem
 from shared.rules import parse_filter
 from shared.tasks.journal_models import JournalFile, TapFile
-from shared.tasks.models import Source, TaskFile
+from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
+from shared.tasks.source import Source
 
 _EVERYTHING = "1 = 1"
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, RootModel
 
 from shared.editors.options import AS_WRITTEN, Strict
-from shared.tasks.models import Rule
+from shared.tasks.source import Rule
 
 TOPOLOGY = "topology.yaml"
 

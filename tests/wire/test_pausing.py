@@ -20,7 +20,8 @@ from shared.clock import ManualClock
 from shared.errors import TargetRefused
 from shared.status.report import GONE_SECONDS, VERSION, Control, InstanceReport, TaskReport
 from shared.status.store import StatusStore
-from shared.tasks.models import Connection, Source
+from shared.tasks.models import Connection
+from shared.tasks.source import Source
 from tests.unit.status.test_publisher import ContainerInMemory
 
 # azure-servicebus tests the truth value of XML elements.

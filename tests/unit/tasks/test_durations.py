@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from shared.durations import written
-from shared.tasks.limits import Limits
 from shared.tasks.models import TaskFile
+from shared.tasks.options import Limits
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from shared.errors import ConfigError
 from shared.tasks.files import load
-from shared.tasks.limits import LoopPrevention, StampedLife
+from shared.tasks.options import LoopPrevention, StampedLife
 from tests.unit.tasks.task_files import CONNECTIONS, REJECTS, TASK
 
 
