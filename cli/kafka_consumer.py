@@ -12,9 +12,8 @@ from azure.core.exceptions import AzureError
 from cli.places import line_of, required_setting
 from shared.access.identity import credential
 from shared.ends.kafka.answers import LASTING, reaction_to
-from shared.ends.kafka.endpoint import SETTING_FORM, kafka_endpoint_of
+from shared.ends.kafka.endpoint import SETTING_FORM, Tokens, client_options, kafka_endpoint_of
 from shared.ends.kafka.record import Header
-from shared.ends.kafka.tokens import Tokens, client_options
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
 

@@ -108,8 +108,7 @@ class DeadLetterPages:
             return failure("the journal is not in blobs, which a trace needs", 404)
         # Import lazily: likewise.
         from shared.journal.hops import hops  # noqa: PLC0415
-        from shared.journal.trace_document import trace_document  # noqa: PLC0415
-        from shared.journal.tracing import trace  # noqa: PLC0415
+        from shared.journal.trace_document import trace, trace_document  # noqa: PLC0415
         from shared.stores.storage_account import open_container  # noqa: PLC0415
 
         blob = journal.blob

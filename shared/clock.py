@@ -35,8 +35,7 @@ class ManualClock:
     def __init__(self, start: datetime) -> None:
         """Begin at *start*, which must be aware."""
         if start.tzinfo is None:
-            msg = f"ManualClock: start must be an aware datetime, got {start!r}"
-            raise ValueError(msg)
+            raise ValueError(f"ManualClock: start must be an aware datetime, got {start!r}")
         self._start = start.astimezone(UTC)
         self._elapsed = 0.0
 
@@ -51,6 +50,5 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Move forward by *seconds*; a negative step is a ValueError."""
         if seconds < 0:
-            msg = f"ManualClock: cannot go back by {-seconds} s"
-            raise ValueError(msg)
+            raise ValueError(f"ManualClock: cannot go back by {-seconds} s")
         self._elapsed += seconds

@@ -9,7 +9,7 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.ends.azure_amqp.raw_link import Delivery
-from shared.resend.partitions import by_partition, partition_of
+from shared.resend.peek import by_partition, partition_of
 from shared.resend.receiver import Receiver, by_halves, unavailable
 from shared.resend.source import LockedMessage
 

@@ -28,7 +28,7 @@ from shared.resend.delivery import Attempt, PreparedMessage, was_answered
 from shared.resend.evidence import Answer, Question, copies_of, may_look
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
-from shared.resend.partitions import by_partition
+from shared.resend.peek import by_partition
 from shared.resend.places import Place, Scene
 from shared.resend.receiver import by_halves, management_of, unavailable
 from shared.resend.source import LockedMessage, UnlockedSource

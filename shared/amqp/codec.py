@@ -46,8 +46,7 @@ def encode(value: Value) -> bytes:
     try:
         return _CONSTRUCTORS[code] + _WRITERS[code](payload)
     except (struct.error, OverflowError, AttributeError, TypeError, UnicodeEncodeError) as error:
-        msg = f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}"
-        raise ValueError(msg) from error
+        raise ValueError(f"AMQP format code 0x{code:02x} cannot hold this {type(payload).__name__}") from error
 
 
 def plain(value: Value) -> object:

@@ -15,9 +15,8 @@ from itertools import pairwise
 import fastavro
 from fastavro.read import LOGICAL_READERS
 
-from shared.codecs.avro_depth import NOT_AVRO, DepthCheck
+from shared.codecs.avro_depth import NOT_AVRO, DepthCheck, Shape
 from shared.codecs.avro_scalars import Mismatch, Schema
-from shared.codecs.avro_shape import Shape
 from shared.codecs.avro_values import converter
 from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson

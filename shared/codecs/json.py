@@ -8,7 +8,6 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
-from shared.codecs.foreign_form import form_of
 from shared.errors import MessageRejected
 
 NOT_JSON = "NotJson"
@@ -60,3 +59,23 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
 _EXACT_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_object)
+
+
+_NET = (b"http://schemas.microsoft.com/2003/10/Serialization/", b"http://schemas.datacontract.org/")
+_SEARCHED = 512
+_HEAD = 5
+
+
+def form_of(content: bytes) -> str:
+    """Return the end of a sentence about a body that cannot be read, empty if its form is not known."""
+    if content[:1] == b"@" and any(each in content[:_SEARCHED] for each in _NET):
+        return (
+            "; it begins as the DataContractSerializer of .NET writes it: let the sender pass a stream or bytes to"
+            " BrokeredMessage"
+        )
+    if content[:1] == b"\x00" and len(content) > _HEAD:
+        return (
+            "; it begins with 00 and four bytes, as serializers of Confluent write the id of a schema: let an editor"
+            " python remove these five bytes"
+        )
+    return ""

@@ -6,7 +6,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from shared.codecs.foreign_form import form_of
+from shared.codecs.json import form_of
 from shared.codecs.plain import Codec, Plain, TextCodec
 from shared.codecs.text import charset, charset_in, recode
 from shared.editors.content.body import content_of, is_string

@@ -16,7 +16,7 @@ from shared.ends.azure_amqp.raw_link import LinkClosed
 from shared.ends.event_hubs.receiver import EventHub, PartitionConnection
 from shared.errors import BuswayError, TargetUnavailable
 from shared.line.shutdown import Shutdown
-from shared.message.arrival import Arrival, Origin
+from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.printable import printable
 from shared.stores.host_checkpoints import HostCheckpoint, HostCheckpoints
@@ -98,7 +98,7 @@ class HubReader:
                 if not batch:
                     continue
                 await self._run([delivery.payload for delivery in batch], name)
-                last = _arrival_of(batch[-1].payload)
+                last = Message.received(batch[-1].payload, Origin("", "")).arrival
                 if last.offset is None or last.sequence_number is None:
                     raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")
                 version = None if checkpoint is None else checkpoint.version
@@ -119,7 +119,3 @@ class HubReader:
                 raise
             # The offset is of before the geo-replication; the number stays the same.
             return await self._hub.open(name, checkpoint.number, _PREFETCH, epoch=_EPOCH)
-
-
-def _arrival_of(event: bytes) -> Arrival:
-    return Message.received(event, Origin("", "")).arrival

@@ -14,10 +14,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from shared.errors import BuswayError, MessageRejected, TargetUnavailable
-from shared.line.delivery import Release
+from shared.errors import MessageRejected, TargetUnavailable
+from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
 from shared.message.message import Message
 
@@ -30,16 +29,6 @@ LARGEST_BATCH = 100
 LARGEST_BATCH_BYTES = 200_000
 
 _NOWHERE = Origin("", "")
-
-
-class Line(Protocol):
-    """What takes the batches, such as `shared.line.pipeline.Pipeline`."""
-
-    async def run_each(
-        self, batch: Sequence[bytes], lock_tokens: Sequence[bytes | None], release: Release
-    ) -> BuswayError | None:
-        """Replicate the messages; as `Pipeline.run_each`."""
-        ...
 
 
 @dataclass(eq=False)
@@ -67,7 +56,7 @@ class Intake:
     """The messages of one task that wait for their batch, and the batches on the line."""
 
     def __init__(
-        self, line: Line, *, has_sessions: bool, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, line: Pipeline, *, has_sessions: bool, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         """Give batches to *line*; wait for messages with *sleep*."""
         self._line = line

@@ -1,8 +1,18 @@
-"""The origin of a message, and the data that the service reported with it."""
+"""
+The origin of a message, and the data that the service reported with it, in every type in which the host may deliver it.
 
+The Event Hubs extension of Azure's host below 6.5.2 changes the types: times become com.microsoft:datetime-offset, and
+an offset becomes a long (docs/decisions/0003-azure-functions-host.md).
+"""
+
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from shared.amqp.codec import decode
+from shared.amqp.scan import Positions, text
+from shared.amqp.values import Described, Malformed
 
 
 class Origin(NamedTuple):
@@ -46,3 +56,51 @@ class Arrival(Struct, frozen=True, gc=False):
     """What identifies a message from an envelope; the rest is then what the service reported with the envelope."""
     scheduled_time: int | None = None
     """When it was due, for a message that was scheduled; it had another sequence number before."""
+
+
+LOCK_END_IN_SESSIONS = 253_402_300_800_000
+"""
+What a message of a session names as the end of its lock: 10000-01-01T00:00:00Z, in milliseconds since 1970 UTC.
+
+It says nothing about the session's lock, and no `datetime` can hold it. Source: issue 41981 of azure-sdk-for-java.
+"""
+_NULL = 0x40
+_EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
+_INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
+_TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
+_DATETIME_OFFSET = "com.microsoft:datetime-offset"
+_TICKS = 10_000  # of 100 ns in a millisecond
+_MILLISECONDS_AT_EPOCH = 62_135_596_800_000  # from the year 1 to 1970
+
+
+def integer(section: bytes, found: Mapping[object, Positions], name: bytes) -> int | None:
+    """Return a number, or a time in milliseconds since 1970 UTC; None for a missing one, Malformed for another type."""
+    if name not in found:
+        return None
+    _, _, start, stop = found[name]
+    code = section[start]
+    if code in _EIGHT_BYTE_INTEGERS:
+        return int.from_bytes(section[start + 1 : stop], signed=True)
+    if code == _NULL:
+        return None
+    value, _ = decode(section, start, stop)
+    payload = value.payload
+    if isinstance(payload, Described) and payload.descriptor.payload == _DATETIME_OFFSET:
+        ticks = payload.value.payload
+        if isinstance(ticks, int):
+            return ticks // _TICKS - _MILLISECONDS_AT_EPOCH
+    if value.kind not in _INTEGERS or not isinstance(payload, int):
+        raise Malformed(f"annotation {name.decode()}: got a {value.kind}, expected an integer or a time")
+    return payload
+
+
+def text_or_none(section: bytes, found: Mapping[object, Positions], name: bytes, *, may_be_number: bool) -> str | None:
+    """Return a text, with *may_be_number* also the digits of a number; None for a missing one or another type."""
+    if name not in found:
+        return None
+    _, _, start, stop = found[name]
+    if section[start] in _TEXT_CODES:
+        return text(section[start:stop])
+    value, _ = decode(section, start, stop)
+    # Service Bus may write a number under the name that holds the offset in Event Hubs.
+    return str(value.payload) if may_be_number and value.kind in _INTEGERS else None

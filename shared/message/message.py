@@ -21,8 +21,7 @@ from shared.amqp.decimals import repair
 from shared.amqp.scan import join_list, join_map, text
 from shared.amqp.sections import Sections
 from shared.amqp.values import Malformed, Value, string, symbol, timestamp, uint
-from shared.message.arrival import Arrival, Origin
-from shared.message.assigned import LOCK_END_IN_SESSIONS, integer, text_or_none
+from shared.message.arrival import LOCK_END_IN_SESSIONS, Arrival, Origin, integer, text_or_none
 
 _NULL = b"\x40"
 _HEADER = b"\x00\x53\x70"

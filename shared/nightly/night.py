@@ -11,11 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Protocol
 
 from shared.clock import Clock, SystemClock
 from shared.errors import BuswayError, TargetUnavailable
-from shared.nightly.container_job import Execution
+from shared.nightly.container_job import ContainerJob
 from shared.nightly.results import Note, Result, Results, UnreadableSummary, page_of, run_of
 from shared.nightly.settings import READY, NightlySettings
 from shared.protocols import NightTelemetry
@@ -39,25 +38,13 @@ class AttentionNeeded(BuswayError):
     """A person must look at the result; raised once, so that the invocation counts as failed."""
 
 
-class Job(Protocol):
-    """A job that can be started for a day, such as `shared.nightly.container_job.ContainerJob`."""
-
-    async def start(self, day: date) -> None:
-        """Start it; raises TargetUnavailable or TargetRefused."""
-        ...
-
-    async def execution(self, day: date) -> Execution | None:
-        """Return the latest execution for *day*; raises as `start`."""
-        ...
-
-
 class Night:
     """The nightly reconciliation of an app."""
 
     def __init__(
         self,
         settings: NightlySettings,
-        job: Job | None,
+        job: ContainerJob | None,
         telemetry: NightTelemetry,
         *,
         clock: Clock | None = None,
@@ -101,7 +88,7 @@ class Night:
                 return
         await self._follow(results, day, note or Note(self._now(), started=True))
 
-    async def _start(self, results: Results, job: Job, day: date, note: Note) -> None:
+    async def _start(self, results: Results, job: ContainerJob, day: date, note: Note) -> None:
         claimed = await results.save(day, note)
         if claimed is None:
             return  # another instance has claimed the day
@@ -115,7 +102,7 @@ class Night:
             what = "was already started by someone else" if by_hand else "was started"
             _LOGGER.info("nightly reconciliation of %s: the job %s", day, what)
 
-    async def _started(self, job: Job, day: date) -> bool:
+    async def _started(self, job: ContainerJob, day: date) -> bool:
         """Start the job for *day* unless it is running; return whether someone else had started it."""
         attempts = 0
         while True:

@@ -22,8 +22,7 @@ from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
 from shared.resend.letters import Letter
 from shared.resend.numbering import clear_probes, is_complete, is_increasing, next_number, run_of_probe
-from shared.resend.partitions import partition_of
-from shared.resend.peek import peek
+from shared.resend.peek import partition_of, peek
 from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
 from shared.tasks.files import Configuration
 

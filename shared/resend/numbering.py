@@ -28,8 +28,7 @@ from shared.message.message import Message
 from shared.protocols import Outgoing
 from shared.resend.ledger import OPEN, Ledger
 from shared.resend.letters import Letter
-from shared.resend.partitions import partition_of
-from shared.resend.peek import keys_in
+from shared.resend.peek import keys_in, partition_of
 from shared.resend.places import Place, Scene, destination_of, place_of
 from shared.resend.receiver import management_of, unavailable
 

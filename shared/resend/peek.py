@@ -1,14 +1,13 @@
 """Reading of what an entity has, without taking or locking anything."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker, peeker
 from shared.errors import TargetUnavailable
 from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
-from shared.resend.partitions import partition_of
 from shared.resend.places import Place
 
 CHECK = "check its name, the network, and that the connection may listen to it"
@@ -71,3 +70,19 @@ async def _page(opened: Peeker, first: int, count: int) -> list[PeekedMessage]:
         return await opened.peek(first, min(count, MESSAGES_AT_ONCE))
     except TargetUnavailable as error:
         raise TargetUnavailable(f"{error}; {CHECK}") from error
+
+
+_PARTITION_BITS = 48
+
+
+def partition_of(number: int) -> int:
+    """Return the partition that a sequence number names, 0 also in an entity without partitions."""
+    return number >> _PARTITION_BITS
+
+
+def by_partition[T](items: Iterable[T], number_of: Callable[[T], int]) -> list[list[T]]:
+    """Return *items* by the partitions of their sequence numbers."""
+    found: dict[int, list[T]] = {}
+    for item in items:
+        found.setdefault(partition_of(number_of(item)), []).append(item)
+    return [*found.values()]

@@ -13,10 +13,9 @@ from functools import partial
 
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.line.pace import Pace
-from shared.resend.agenda import Agenda
+from shared.resend.agenda import Agenda, Hold
 from shared.resend.delivery import Delivery, PreparedMessage
 from shared.resend.evidence import Answer, Question, by_destination
-from shared.resend.hold import Hold
 from shared.resend.ledger import COMPLETED, DONE, OPEN, REFUSED, SENT
 from shared.resend.options import Options, Unclear
 from shared.resend.peek import keys_in

@@ -6,7 +6,6 @@ takes the configuration and, if known, the entities of its namespaces and host.j
 """
 
 from shared.review import (
-    bindings,
     deliveries,
     expressions,
     heartbeats,
@@ -17,7 +16,6 @@ from shared.review import (
     rules,
     sessions,
     sources,
-    time_to_live,
 )
 from shared.review.checks import CHECKS, Check, Severity
 from shared.review.entities import Entities, Namespace
@@ -46,9 +44,7 @@ _FAMILIES = (
     routes.findings,
     sources.findings,
     sessions.findings,
-    time_to_live.findings,
     deliveries.findings,
-    bindings.findings,
     expressions.findings,
     heartbeats.findings,
 )

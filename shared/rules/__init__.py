@@ -4,12 +4,12 @@ The rule language of Service Bus: filters that select messages, actions that cha
 `parse_filter` and `parse_action` read it, `RuleSet` selects the copies of one message for a subscription.
 """
 
-from shared.rules.correlation import CorrelationFilter
 from shared.rules.errors import RuleEvaluationError, RuleSyntaxError
+from shared.rules.lexer import quoted_values
 from shared.rules.properties import SYSTEM_PROPERTIES, MutableProperties, Properties, SystemProperty
-from shared.rules.quoted import quoted_values
 from shared.rules.rule import (
     Action,
+    CorrelationFilter,
     FalseFilter,
     Filter,
     SqlFilter,

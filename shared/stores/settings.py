@@ -11,8 +11,7 @@ from pathlib import Path
 from shared.errors import Problem
 from shared.stores.blobs import Blobs
 from shared.stores.documents import Documents
-from shared.stores.sqlite_file import PREFIX
-from shared.stores.sqlite_stores import FileBlobs, FileDocuments
+from shared.stores.sqlite_stores import PREFIX, FileBlobs, FileDocuments
 from shared.stores.storage_account import SETTING_FORM, open_container
 
 

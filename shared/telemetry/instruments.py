@@ -12,14 +12,17 @@ from functools import partial
 
 from opentelemetry import metrics
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, Tracer, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from shared.amqp import map_section, sections
+from shared.amqp.codec import decode
+from shared.amqp.values import Malformed
 from shared.errors import BuswayError
 from shared.protocols import BatchReport, Measurement, ReportedMessage
 from shared.remedies import remedy_for
 from shared.telemetry import names
-from shared.telemetry.names import Metric, outcome_of
-from shared.telemetry.trace_context import span_context, trace_context
+from shared.telemetry.names import TRACE_PARENTS, TRACE_STATE, Metric, outcome_of
 
 _NANOSECONDS = 1_000_000_000
 
@@ -217,3 +220,36 @@ def _histogram(meter: metrics.Meter, metric: Metric) -> metrics.Histogram:
     return meter.create_histogram(
         metric.name, metric.unit, metric.description, explicit_bucket_boundaries_advisory=metric.boundaries
     )
+
+
+_MARK, _OLDER_MARK = (name.encode() for name in TRACE_PARENTS)
+_WANTED = frozenset((*TRACE_PARENTS, TRACE_STATE))
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+def trace_context(content: bytes) -> Context | None:
+    """Return the trace context of an encoded message, None if it is missing or invalid."""
+    # Most messages have none, and searching their bytes is much faster than splitting them into sections.
+    if _MARK not in content and _OLDER_MARK not in content:
+        return None
+    try:
+        properties = sections.split(content).application_properties
+        found = {
+            key: decode(properties, start, stop)[0].payload
+            for key, _, start, stop in map_section.entries(properties)
+            if key in _WANTED
+        }
+    except Malformed:
+        return None
+    parent = next((found[name] for name in TRACE_PARENTS if isinstance(found.get(name), str)), None)
+    if not isinstance(parent, str):
+        return None
+    state = found.get(TRACE_STATE)
+    carrier = {"traceparent": parent, **({"tracestate": state} if isinstance(state, str) else {})}
+    context = _PROPAGATOR.extract(carrier, Context())
+    return context if span_context(context).is_valid else None
+
+
+def span_context(context: Context) -> SpanContext:
+    """Return the span in *context*: the one in which the message was sent."""
+    return get_current_span(context).get_span_context()

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.amqp.values import Value
-from shared.ends.amqp import address as amqp_address
-from shared.ends.amqp.address import Address
+from shared.ends.amqp import output as amqp_output
 from shared.ends.amqp.endpoint import amqp_endpoint
-from shared.ends.amqp.output import AmqpOutput
+from shared.ends.amqp.output import Address, AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.wire.answering_broker import AnsweringBroker, Peer
@@ -187,7 +186,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
             assert broker.connections == (3 if which == 0 else 2)
             last = list(broker.by_peer.values())[-1 if which == 0 else 0]
             assert len(last) == 400 + (0 if which == 0 else counts[0])
-            monkeypatch.setattr(amqp_address, "_CALM_SECONDS", 0.0)
+            monkeypatch.setattr(amqp_output, "_CALM_SECONDS", 0.0)
             address: Address = output._addresses["q"]
             address._calm_from = 0.0
             for number in range(2):
@@ -202,7 +201,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
 def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(amqp_address, "_CALM_SECONDS", 0.0)
+    monkeypatch.setattr(amqp_output, "_CALM_SECONDS", 0.0)
 
     class Detaching(Recording):
         async def take(self, peer: Peer, delivery: int, content: bytes) -> bool:

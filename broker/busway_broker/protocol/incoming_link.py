@@ -10,8 +10,8 @@ from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link
 from shared.amqp import dispositions, performatives
-from shared.amqp.assembly import Assembly
 from shared.amqp.errors import DECODE_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
+from shared.amqp.links import Assembly
 from shared.amqp.performatives import Attach, Flow, Transfer
 from shared.amqp.serial import SERIAL
 from shared.amqp.values import Malformed

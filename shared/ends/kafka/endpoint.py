@@ -6,8 +6,9 @@ app's identity.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from shared.access.setting_form import Fault, SettingForm
@@ -139,3 +140,40 @@ def _authorities() -> str:
     import certifi  # noqa: PLC0415 - only apps that send to Kafka need it
 
     return ssl.get_default_verify_paths().cafile or certifi.where()
+
+
+_LONGEST_TEXT = 200
+
+
+class Tokens:
+    """The callback of librdkafka that requests tokens for a namespace; it is called in a thread of librdkafka."""
+
+    def __init__(self, namespace: str, open_identity: Callable[[], Any]) -> None:
+        """Request tokens for *namespace*, a host name."""
+        self.error: str | None = None
+        """Why there was no token, in the identity's words."""
+        self._scope = f"https://{namespace}/.default"
+        self._identity = open_identity()
+
+    def __call__(self, _config: str) -> tuple[str, float]:
+        """Return a token and its end, to librdkafka."""
+        return self.request()
+
+    def request(self) -> tuple[str, float]:
+        """Return a token and its end; raises what the identity raises."""
+        try:
+            found = self._identity.get_token(self._scope)
+        except Exception as error:
+            self.error = str(error).partition("\n")[0][:_LONGEST_TEXT]
+            raise
+        self.error = None
+        return found.token, float(found.expires_on)
+
+
+def client_options(endpoint: KafkaEndpoint, identity: Callable[[], Any]) -> tuple[dict[str, object], Tokens | None]:
+    """Return the options of librdkafka for an endpoint, and the tokens with which it signs in if it has no password."""
+    options = endpoint.options()
+    if endpoint.mechanism != TOKENS:
+        return options, None
+    tokens = Tokens(endpoint.namespace, identity)
+    return options | {"oauth_cb": tokens}, tokens

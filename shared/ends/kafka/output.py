@@ -14,11 +14,10 @@ from typing import Any
 from shared.access.identity import credential
 from shared.ends.conditions import TOO_LARGE, as_error
 from shared.ends.kafka.answers import is_consequence, reaction_to
-from shared.ends.kafka.endpoint import KafkaEndpoint
+from shared.ends.kafka.endpoint import KafkaEndpoint, Tokens, client_options
 from shared.ends.kafka.partitions import Partitions
 from shared.ends.kafka.producer import Call, Failure, KafkaError, KafkaProducer
 from shared.ends.kafka.record import HeaderForm, Record, key_of, record_of
-from shared.ends.kafka.tokens import Tokens, client_options
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.printable import printable
 from shared.protocols import Outgoing

@@ -434,7 +434,7 @@ def test_the_dashboard_finds_the_same_hops_in_the_container(
     assert traced(id="order-1", **{"from": "yesterday"})[0] == 400
     assert traced(id="order-1", hours="25")[0] == 400
     assert traced(id="")[0] == 400
-    monkeypatch.setattr("shared.journal.tracing.MOST_BYTES", 10)
+    monkeypatch.setattr("shared.journal.trace_document.MOST_BYTES", 10)
     code, refused = traced(id="order-1", **{"from": three_hops.hour})
     assert (code, "search fewer hours, or run busway trace" in refused["error"]) == (503, True)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.rules import RuleSyntaxError
+from shared.rules import RuleSyntaxError, quoted_values
 from shared.rules.lexer import Kind, is_regular_identifier, tokens_of
 
 
@@ -67,3 +67,23 @@ def test_an_invalid_character_is_reported_with_its_column(text: str, column: int
 def test_regular_identifiers_start_with_a_letter_and_are_not_keywords() -> None:
     assert is_regular_identifier("a_1")
     assert not any(map(is_regular_identifier, ["", "_a", "1a", "a-b", "Like", "a b", "x²"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('color = "red"', ["red"]),
+        ('color <> "red" OR color LIKE "r%"', ["red", "r%"]),
+        ('color IN ("red", \'blue\', "green")', ["red", "green"]),
+        ('SET color = "red"; REMOVE "old color"', ["red"]),
+        ('SET a = b + "x"', ["x"]),
+        # A property with a name that needs delimiters.
+        ("\"shipping country\" = 'NO'", []),
+        ('"shipping country" IS NOT NULL AND EXISTS("made in")', []),
+        ('color = [red] AND ("made in" = 1)', []),
+        ('color = user."red"', []),
+        ("color = '\"red\"'", []),
+    ],
+)
+def test_only_names_in_the_place_of_a_value_are_found(text: str, names: list[str]) -> None:
+    assert quoted_values(text) == names

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from shared.review.quantifiers import nested_quantifier
+from shared.review.expressions import nested_quantifier
 
 SLOW = [
     "^(a+)+$",

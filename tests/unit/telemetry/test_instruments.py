@@ -33,10 +33,9 @@ from shared.message.ttl import Keep
 from shared.protocols import Outcome, Outgoing
 from shared.telemetry import names
 from shared.telemetry.batch_log import BatchLog
-from shared.telemetry.instruments import Instruments
+from shared.telemetry.instruments import Instruments, span_context, trace_context
 from shared.telemetry.names import Metric
 from shared.telemetry.opening import open_telemetry
-from shared.telemetry.trace_context import span_context, trace_context
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,

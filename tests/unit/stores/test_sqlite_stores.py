@@ -4,7 +4,7 @@ import asyncio
 import stat
 from pathlib import Path
 
-from shared.stores.sqlite_file import SqliteFile
+from shared.stores.sqlite_stores import SqliteFile
 
 
 def test_file_is_created_for_its_owner_only(tmp_path: Path) -> None:
