@@ -200,7 +200,7 @@ class NamespaceConfig:
     every client is accepted; with keys and accepts_entra_tokens, so is every token of another kind. With
     disable_local_auth no key is accepted, without public_network_access no client. The offsets of a geo_replicated
     namespace are those of Azure's geo-replication. An alias of paired namespaces leads to the one that names the other
-    (`alias.py`); it has a port of its own.
+    (`server.py`); it has a port of its own.
 
     max_connections limits the connections; max_receivers the receivers of one entity (of a
     topic: of all its subscriptions together). released_go_last puts a message that its receiver releases behind all

@@ -143,7 +143,7 @@ async def _serve(
             # One server for each namespace, or pair: the emulators give all namespaces the same name.
             numbers[namespace.name] += 1
             data = _folder(options.data, numbers[namespace.name])
-            server = _server_of_pair(servers, namespace)
+            server = next((server for server in servers if server.is_secondary(namespace)), None)
             if server is None:
                 pair = [namespace, *_secondary(namespaces, namespace)]
                 server = BrokerServer(pair, clock, options.host, data=data, is_synced=options.is_synced, tls=tls)
@@ -181,11 +181,6 @@ def _secondary(namespaces: Sequence[NamespaceConfig], primary: NamespaceConfig) 
         for namespace in namespaces
         if primary.pairing is not None and namespace.name == primary.pairing.secondary
     ]
-
-
-def _server_of_pair(servers: Iterable[BrokerServer], namespace: NamespaceConfig) -> BrokerServer | None:
-    """Return the server that serves *namespace* beside its primary."""
-    return next((server for server in servers if server.is_secondary(namespace)), None)
 
 
 def _print_others(server: BrokerServer, namespace: NamespaceConfig, *, has_tls: bool) -> None:

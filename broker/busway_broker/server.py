@@ -6,20 +6,50 @@ A connection belongs to the namespace of its port; host names in the protocol ar
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from busway_broker.alias import Alias, paired
 from busway_broker.config import NamespaceConfig
 from busway_broker.connection_string import EMULATOR, connection_string
 from busway_broker.core.namespace import Namespace
-from busway_broker.listener import Connect, Listener
+from busway_broker.listener import ByteStream, Connect, Listener
 from busway_broker.socket_peer import SocketPeer
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.namespace_storage import NamespaceStorage, folder_name
 from shared.clock import Clock, ManualClock, SystemClock
+
+
+class Alias:
+    """
+    The alias of two paired namespaces: Azure's geo-disaster recovery, which replicates entities and no messages.
+
+    The alias is a name that leads to the primary namespace; here it is a port. A failover lets it lead to the other
+    one. What is connected stays where it is until its connection ends (azure-sdk-for-net 7164): in a disaster at once,
+    in a drill when the client is restarted.
+    """
+
+    def __init__(self, primary: str, secondary: str, listeners: Mapping[str, Listener]) -> None:
+        """Lead to *primary* among *listeners* until `fail_over`."""
+        self.primary = primary
+        self.secondary = secondary
+        self._listeners = listeners
+
+    def connect(self, listener: Listener, *, is_web_socket: bool = False) -> ByteStream:  # noqa: ARG002 - the alias's own
+        """Serve a connection as one of the namespace to which the alias leads."""
+        primary = self._listeners[self.primary]
+        return primary.connect(primary, is_web_socket=is_web_socket)
+
+    def fail_over(self) -> None:
+        """Lead to the other namespace. As in Azure, that ends the pairing: the failover has no way back."""
+        self.primary, self.secondary = self.secondary, ""
+
+
+def paired(primary: NamespaceConfig, secondary: NamespaceConfig) -> NamespaceConfig:
+    """Return *secondary* with the entities of *primary*: the pairing replicates them."""
+    return replace(secondary, queues=primary.queues, topics=primary.topics, hubs=primary.hubs)
 
 
 class BrokerServer:

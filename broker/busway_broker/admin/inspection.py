@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from busway_broker import errors
 from busway_broker.admin.messages import encode_message, event_of, message_of
@@ -38,6 +38,7 @@ from busway_broker.core.namespace import Namespace
 from busway_broker.core.on_demand import create_hub, create_missing
 from busway_broker.errors import Refusal
 from busway_broker.faults import Fault
+from busway_broker.server import BrokerServer
 from shared.clock import ManualClock
 
 PREFIX = "$busway"
@@ -49,36 +50,12 @@ _MOST_SECONDS = 366 * 24 * 3600
 type Plain = object
 
 
-class Server(Protocol):
-    """The server of a namespace as the API uses it."""
-
-    def connections(self, name: str) -> list[dict[str, object]]:
-        """Return the open connections to a namespace."""
-        ...
-
-    def reset(self) -> None:
-        """Close all connections, and start again with the configured entities, all empty."""
-        ...
-
-    def upgrade(self, name: str) -> None:
-        """End the locks on sessions, and then all connections."""
-        ...
-
-    def promote(self, name: str) -> str | None:
-        """Let the alias of a secondary namespace lead to it, and return the alias."""
-        ...
-
-    def fail_over(self, name: str) -> int:
-        """Make another region of a geo-replicated namespace the primary one, and return its number."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Call:
     """A request to a namespace, with the server that it belongs to."""
 
     namespace: Namespace
-    server: Server
+    server: BrokerServer
     query: Mapping[str, str]
     body: Plain
     advance_clock: Callable[[float], None]

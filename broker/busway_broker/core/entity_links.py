@@ -1,9 +1,12 @@
-"""The links of each entity, which end when the entity is deleted or disabled."""
+"""The links of each entity, which end when it is deleted or disabled, and the entities that nobody uses any more."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
+from datetime import timedelta
 from enum import Enum, auto
 from typing import Protocol
 
+from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.usage import Times
 from busway_broker.errors import Refusal
 
 _SUBSCRIPTIONS = "/subscriptions/"
@@ -79,3 +82,53 @@ class EntityLinks:
         """
         for each in [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]:
             self.detach(each, (Use.SEND, Use.RECEIVE), refusal)
+
+
+type Entity = Queue | Topic | Subscription
+
+
+class IdleEntities:
+    """
+    Calls *remove* for each entity that nobody has used for a while (AutoDeleteOnIdle); an owner of a timer.
+
+    An entity is used while a link is attached to it, while it has scheduled messages, and when it is created or
+    changed. A topic is used while one of its subscriptions is.
+
+    Source: Microsoft Learn, "Message expiration", temporary entities.
+    """
+
+    def __init__(
+        self, entities: Callable[[], Iterable[Entity]], links: EntityLinks, remove: Callable[[Entity], None]
+    ) -> None:
+        self._entities = entities
+        self._links = links
+        self._remove = remove
+        self._now = 0
+
+    def advance(self, now: int) -> None:
+        """Remove the entities that are due."""
+        self._now = now
+        for entity, at in list(self._deadlines()):
+            if at <= now:
+                self._remove(entity)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next entity is due, as far as that is known."""
+        return min((at for _, at in self._deadlines()), default=None)
+
+    def _deadlines(self) -> Iterator[tuple[Entity, int]]:
+        for entity in self._entities():
+            if entity.config.auto_delete_on_idle is not None:
+                after = entity.config.auto_delete_on_idle // timedelta(milliseconds=1)
+                yield entity, self._last_use(entity) + after
+
+    def _last_use(self, entity: Entity) -> int:
+        is_waiting = isinstance(entity, Queue | Topic) and entity.incoming.scheduled
+        if is_waiting or self._links.are_at(entity.path.lower()):
+            return self._now
+        children = entity.subscriptions.values() if isinstance(entity, Topic) else ()
+        return max(map(_latest, (entity.times, *(subscription.times for subscription in children))))
+
+
+def _latest(times: Times) -> int:
+    return max(times.created_at, times.updated_at, times.accessed_at or 0)

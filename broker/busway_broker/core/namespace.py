@@ -9,10 +9,9 @@ from busway_broker import errors
 from busway_broker.config import NamespaceConfig
 from busway_broker.core.content import Content
 from busway_broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
-from busway_broker.core.entity_links import EntityLinks
+from busway_broker.core.entity_links import EntityLinks, IdleEntities
 from busway_broker.core.hub import Hub
-from busway_broker.core.idle_entities import IdleEntities
-from busway_broker.core.properties import Changes, changed
+from busway_broker.core.properties import changed
 from busway_broker.core.recording import Recorder
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore, milliseconds
@@ -275,7 +274,7 @@ class Namespace:
             try:
                 target.publish(content)
             except Refusal as refusal:
-                failed = changed(content, _reason(refusal.condition, refusal.description))
+                failed = changed(content, {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)})
                 entity.backlog.transfer_dead_letters.add(failed)
 
     # Time
@@ -292,7 +291,3 @@ class Namespace:
 def deleted(path: str) -> Refusal:
     """Return the refusal for what uses an entity that was deleted."""
     return Refusal(errors.NOT_FOUND, f"The messaging entity '{path}' has been deleted.")
-
-
-def _reason(reason: str, description: str) -> Changes:
-    return {REASON: string(reason), DESCRIPTION: string(description)}

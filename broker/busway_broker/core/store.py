@@ -21,8 +21,7 @@ from dataclasses import dataclass
 
 from busway_broker import errors
 from busway_broker.core.content import Content
-from busway_broker.core.locks import Locks
-from busway_broker.core.message import State, StoredMessage
+from busway_broker.core.message import Locks, State, StoredMessage
 from busway_broker.core.properties import Changes, changed
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
 from busway_broker.core.recording import Recorder

@@ -14,17 +14,15 @@ from busway_broker.core.store import milliseconds
 from busway_broker.core.usage import check_can_manage, check_can_receive, check_can_send
 from busway_broker.errors import Refusal
 from busway_broker.faults import Fault, Operation
-from busway_broker.protocol import cbs
 from busway_broker.protocol.consumer_link import ConsumerLink, SessionConsumerLink
 from busway_broker.protocol.coordinator_link import CoordinatorLink
 from busway_broker.protocol.fault_effects import apply_fault
-from busway_broker.protocol.hub_links import HubPublisherLink, HubReaderLink
-from busway_broker.protocol.hub_management import hub_node
+from busway_broker.protocol.hub_links import HubPublisherLink, HubReaderLink, hub_node
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link, UnansweredLink
 from busway_broker.protocol.management import entity_node
 from busway_broker.protocol.publisher_link import PublisherLink, TransferLink
-from busway_broker.protocol.request_links import RequestLink, ResponseLink
+from busway_broker.protocol.request_links import TOKENS, RequestLink, ResponseLink, token_node
 from busway_broker.protocol.requests import Node, by_text
 from busway_broker.protocol.terminus import SESSION_FILTER, address_of, filters_of, is_coordinator
 from shared.amqp.errors import INVALID_FIELD, NOT_ALLOWED
@@ -53,11 +51,11 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
     if address is None:
         raise Refusal(INVALID_FIELD, "the link has no address, expected the address of an entity")
     path = path_of(address)
-    if path == cbs.ADDRESS:
-        if attach.role and any(link.node_path == cbs.ADDRESS for link in session.connection.response_links):
+    if path == TOKENS:
+        if attach.role and any(link.node_path == TOKENS for link in session.connection.response_links):
             # Azure/azure-event-hubs-node issue 186
             raise Refusal(NOT_ALLOWED, "A link to the connection's $cbs node has already been opened.")
-        return _node_link(session, attach, cbs.token_node(session.connection.claims))
+        return _node_link(session, attach, token_node(session.connection.claims))
     if path == _MANAGEMENT:
         return _node_link(session, attach, hub_node(namespace, session.connection.claims))
     if namespace.config.on_demand is not None:

@@ -1,4 +1,4 @@
-"""The rights of a connection's peer, from the tokens it has put."""
+"""The rights of a connection's peer, from the key that it names in SASL and the tokens it has put."""
 
 from dataclasses import replace
 
@@ -7,7 +7,10 @@ from busway_broker.access import Access, Grant, path_of_resource
 from busway_broker.config import Right
 from busway_broker.core.namespace import Namespace
 from busway_broker.errors import Refusal
-from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from shared.amqp import sasl
+from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
+
+MECHANISMS = ("ANONYMOUS", "PLAIN", "EXTERNAL", "MSSBCBS")
 
 
 class Claims:
@@ -25,6 +28,19 @@ class Claims:
     def are_needed(self) -> bool:
         """Return whether the namespace requires any."""
         return self._access is not None
+
+    def authenticate(self, kind: int, body: bytes) -> bool:
+        """Return whether a frame of SASL has a known mechanism and, for PLAIN, a valid key; else tokens follow."""
+        _, fields = sasl.read(kind, body, sasl.INIT)
+        mechanism = fields.required_text(0)
+        if mechanism != "PLAIN":
+            return mechanism in MECHANISMS
+        try:
+            _, name, key = (part.decode() for part in (fields.binary(1) or b"").split(b"\0"))
+            self.put_key(name, key)
+        except (ValueError, AmqpError):
+            return not self.are_needed
+        return True
 
     def put(self, token: str, audience: str) -> None:
         """Add a token for *audience*; a Refusal if it grants nothing, or is one too many."""

@@ -15,12 +15,11 @@ from busway_broker.core.store import milliseconds
 from busway_broker.core.transaction import Transactions
 from busway_broker.errors import Refusal
 from busway_broker.protocol import claims
-from busway_broker.protocol.claims import Claims
+from busway_broker.protocol.claims import MECHANISMS, Claims
 from busway_broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
 from busway_broker.protocol.interfaces import ResponsePath
 from busway_broker.protocol.link import Link
 from busway_broker.protocol.open_links import OpenLinks
-from busway_broker.protocol.sasl import MECHANISMS, authenticate
 from busway_broker.protocol.session import INCOMING_WINDOW, Session
 from shared.amqp import connection as amqp
 from shared.amqp import performatives, sasl
@@ -169,7 +168,7 @@ class Connection(amqp.Connection[Session]):
             self._phase = Phase.OPENING
 
     def _on_sasl(self, kind: int, body: bytes) -> None:
-        is_authenticated = authenticate(kind, body, self.claims)
+        is_authenticated = self.claims.authenticate(kind, body)
         self.emit(sasl.outcome(0 if is_authenticated else 1))
         if is_authenticated:
             self._phase = Phase.HEADER

@@ -1,4 +1,8 @@
-"""Links to event hubs: sending to a hub or one of its partitions, reading a partition for a consumer group."""
+"""
+Links to event hubs: sending to a hub or one of its partitions, reading a partition for a consumer group.
+
+And the `$management` node of an Event Hubs namespace, which answers with the properties of hubs and partitions.
+"""
 
 import itertools
 import re
@@ -7,16 +11,20 @@ from busway_broker import errors
 from busway_broker.core.content import read_batch
 from busway_broker.core.event import EventContent, read_event, read_partition_key
 from busway_broker.core.hub import Coordinate, Hub, Partition, Position, sequence_number_in
+from busway_broker.core.namespace import Namespace
+from busway_broker.core.on_demand import create_hub
 from busway_broker.core.store import milliseconds
 from busway_broker.errors import Refusal
+from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
-from busway_broker.protocol.requests import by_text
+from busway_broker.protocol.requests import Node, Request, Response, by_text, ok
 from busway_broker.protocol.terminus import SELECTOR_FILTER, filters_of
 from shared.amqp.codec import encode
+from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.performatives import Attach
-from shared.amqp.values import Value, long, map_, string, symbol, timestamp
+from shared.amqp.values import Value, array, boolean, int_, long, map_, string, symbol, timestamp
 
 # What a Standard namespace announces (azure-sdk-for-java 10682).
 MAX_EVENT_SIZE = 1_046_528
@@ -29,6 +37,9 @@ _GEO_REPLICATION = "com.microsoft:georeplication"
 _BEGINNING_OFFSET = "-1"
 _MAX_SHOWN = 40
 _BEGINNING = Position(Coordinate.OFFSET, -1, is_inclusive=False)
+_HUB = "com.microsoft:eventhub"
+_PARTITION = "com.microsoft:partition"
+_STATUS = {errors.NOT_FOUND: 404, UNAUTHORIZED_ACCESS: 401, errors.AUTH_FAILED: 401}
 
 
 class HubPublisherLink(IncomingLink):
@@ -156,3 +167,64 @@ def position_of(selector: Value | None, *, is_replicated: bool) -> Position:
         return Position(coordinate, int(value), is_inclusive)
     except ValueError as error:
         raise Refusal(errors.ARGUMENT_ERROR, "the position in the selector is not a whole number") from error
+
+
+def hub_node(namespace: Namespace, claims: Claims) -> Node:
+    """Return the node of a namespace; .NET sends its token with each request, the other SDKs put one first."""
+
+    def answer(request: Request) -> Response:
+        try:
+            claims.check_request(_text(request, "name"), _text(request, "security_token"))
+            create_hub(namespace, _text(request, "name"))
+            return ok(_read(namespace, request))
+        except AmqpError as refusal:
+            status = _STATUS.get(refusal.condition, 400)
+            return Response(status, refusal.description, properties={"error-condition": symbol(refusal.condition)})
+
+    return Node("$management", answer, "status-code", "status-description")
+
+
+def _read(namespace: Namespace, request: Request) -> Value:
+    kind = _text(request, "type")
+    if request.operation != "READ" or kind not in (_HUB, _PARTITION):
+        raise Refusal(NOT_IMPLEMENTED, f"operation {request.operation!r} of {kind!r}, expected READ")
+    hub = namespace.hub(_text(request, "name"))
+    pairs = (
+        _hub_properties(hub, is_replicated=namespace.region is not None)
+        if kind == _HUB
+        else _partition_properties(hub, hub.partition(_text(request, "partition")))
+    )
+    return map_((string(name), value) for name, value in pairs.items())
+
+
+def _hub_properties(hub: Hub, *, is_replicated: bool) -> dict[str, Value]:
+    ids = [Value(0xB1, partition.partition_id) for partition in hub.partitions]
+    return {
+        "name": string(hub.path),
+        "type": string(_HUB),
+        "created_at": timestamp(hub.created_at),
+        "partition_count": int_(len(ids)),
+        "partition_ids": array(0xB1, ids),
+        # The regions that hold the hub. azeventhubs for Go cannot read the properties without it.
+        "georeplication_factor": int_(2 if is_replicated else 1),
+    }
+
+
+def _partition_properties(hub: Hub, partition: Partition) -> dict[str, Value]:
+    last = partition.last
+    return {
+        "name": string(hub.path),
+        "type": string(_PARTITION),
+        "partition": string(partition.partition_id),
+        "begin_sequence_number": long(partition.begin_sequence_number),
+        "last_enqueued_sequence_number": long(-1 if last is None else last.sequence_number),
+        # Geo-replication or not: azeventhubs for Go tests that no reader can start at it then.
+        "last_enqueued_offset": string("-1" if last is None else str(last.offset)),
+        "last_enqueued_time_utc": timestamp(0 if last is None else last.enqueued_time),
+        "is_partition_empty": boolean(partition.is_empty),
+    }
+
+
+def _text(request: Request, key: str) -> str:
+    value = request.properties.get(key)
+    return value.payload if value is not None and isinstance(value.payload, str) else ""

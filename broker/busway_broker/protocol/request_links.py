@@ -1,8 +1,10 @@
 """
-Links to the nodes `$cbs` and `$management`.
+Links to the nodes `$cbs` and `$management`, and the node `$cbs`, which clients put their tokens on.
 
 A request arrives on one link of a pair and its answer leaves on the other: the one whose target is the request's
 reply-to. azure-servicebus sends no reply-to with its tokens: the link from the same node in the same session is used.
+
+Source: "AMQP Claims-based Security" (OASIS working draft); azure-servicebus and @azure/core-amqp for what they send.
 """
 
 import itertools
@@ -12,21 +14,23 @@ from busway_broker import errors
 from busway_broker.core.transaction import Transaction
 from busway_broker.errors import Refusal
 from busway_broker.faults import PEEKED, Operation
+from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.incoming_link import IncomingLink
 from busway_broker.protocol.interfaces import LinkSession, ResponsePath
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
-from busway_broker.protocol.requests import Node, Request, Response, encode_response, read_request
+from busway_broker.protocol.requests import Node, Request, Response, encode_response, ok, read_request
 from busway_broker.protocol.terminus import address_of
-from shared.amqp.errors import UNAUTHORIZED_ACCESS
+from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.performatives import Attach
 from shared.amqp.values import symbol
+
+TOKENS = "$cbs"
 
 _MAX_REQUEST_SIZE = 1024 * 1024
 _MAX_TOKEN_SIZE = 64 * 1024
 # The first answer that waits counts for at most this: one that lists messages may be large.
 _MAX_COUNTED_ANSWER = 1024 * 1024
-_TOKENS = "$cbs"
 _STATUS = {
     UNAUTHORIZED_ACCESS: 401,
     errors.AUTH_FAILED: 401,
@@ -39,6 +43,7 @@ _STATUS = {
     errors.SESSION_LOCK_LOST: 410,
     errors.TIMEOUT: 408,
 }
+_STATUS_OF_TOKEN = {errors.NOT_FOUND: 404, errors.RESOURCE_LIMIT_EXCEEDED: 403}
 
 
 class RequestLink(IncomingLink):
@@ -47,13 +52,13 @@ class RequestLink(IncomingLink):
     ends_when_too_large = False
 
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
-        super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == _TOKENS else _MAX_REQUEST_SIZE)
+        super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == TOKENS else _MAX_REQUEST_SIZE)
         self._node = node
 
     @property
     def keeps_connection(self) -> bool:
         """Return whether the connection is in use while this link is open: not for tokens."""
-        return self._node.path != _TOKENS
+        return self._node.path != TOKENS
 
     def hold(self, size: int) -> None:
         """Count what the connection holds: anyone may send requests, also without a token."""
@@ -109,7 +114,7 @@ class RequestLink(IncomingLink):
         return self._node.path.removesuffix("/$management")
 
     def _operation(self, request: Request) -> Operation:
-        if self._node.path == _TOKENS:
+        if self._node.path == TOKENS:
             return Operation.AUTHORIZE
         return Operation.SEND if request.operation.endswith("schedule-message") else Operation.MANAGE
 
@@ -145,7 +150,7 @@ class ResponseLink(OutgoingLink):
     @property
     def keeps_connection(self) -> bool:
         """Return whether the connection is in use while this link is open: not for tokens."""
-        return self.node_path != _TOKENS
+        return self.node_path != TOKENS
 
     def open(self) -> None:
         """Open the link."""
@@ -178,3 +183,25 @@ class ResponseLink(OutgoingLink):
             message, counted = self._answers.popleft()
             self.session.connection.holdings.remove(counted)
             self.send(next(self._numbers).to_bytes(TAG_SIZE), message, settled=True)
+
+
+def token_node(claims: Claims) -> Node:
+    """Return the node that adds tokens to the claims of a connection."""
+
+    def answer(request: Request) -> Response:
+        if request.operation == "delete-token":
+            return ok()
+        if request.operation != "put-token":
+            return Response(400, f"$cbs: operation {request.operation!r}, expected put-token")
+        name, token = request.properties.get("name"), request.content
+        audience = name.payload if name is not None and isinstance(name.payload, str) else ""
+        try:
+            claims.put(token.payload if token is not None and isinstance(token.payload, str) else "", audience)
+            claims.check_exists(audience)
+        except AmqpError as refusal:
+            # With a condition azure-servicebus loses the status and the description: so it does in Azure.
+            condition = {"error-condition": symbol(refusal.condition)}
+            return Response(_STATUS_OF_TOKEN.get(refusal.condition, 401), refusal.description, properties=condition)
+        return ok()
+
+    return Node(TOKENS, answer, "status-code", "status-description")
