@@ -75,7 +75,7 @@ ONLY_THERE = {
         "cli",
         "busway_reconcile.container",
         "busway_reconcile.lease",
-        "busway_reconcile.timer_mark",
+        "busway_reconcile.container",
         "busway_reconcile.read.staging",
     ),
 }

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from busway_reconcile import __main__ as program
 from busway_reconcile.journal.problems import EMPTY, Problem
 from busway_reconcile.read.gzip_members import whole_members
-from busway_reconcile.report.conclusion import conclude
+from busway_reconcile.reconciliation import conclude
 from busway_reconcile.settings import Settings
 from busway_reconcile.summary import COULD_NOT_DECIDE, TaskSummary
 from tests.jobs.journals import START, TASK, Journals, Record, planted

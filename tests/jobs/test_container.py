@@ -10,11 +10,11 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from busway_reconcile import container as program
+from busway_reconcile.container import MARK, silence
 from busway_reconcile.journal.address import WrongJournal, address_of
 from busway_reconcile.lease import LeaseLost, leased
 from busway_reconcile.read.staging import stage
 from busway_reconcile.summary import Summary
-from busway_reconcile.timer_mark import MARK, silence
 from tests.azurite import running_azurite
 from tests.jobs.journals import Journals
 

@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from busway_reconcile.judge.verdicts import FINDINGS, UNDECIDED
 from busway_reconcile.reconciliation import reconcile
 from busway_reconcile.report.finding import Kind, with_ends
-from busway_reconcile.report.first_messages import SHOWN
 from busway_reconcile.report.lag_chart import duration
-from busway_reconcile.report.page import render, write_page
+from busway_reconcile.report.page import SHOWN, render, write_page
 from busway_reconcile.report.repair_manifest import places, write_manifest
 from busway_reconcile.report.trace import Step, moment
 from busway_reconcile.report.trend import Trend

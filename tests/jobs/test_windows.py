@@ -10,9 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.journal.address import WrongJournal
-from busway_reconcile.judge.renames import still_renamed
-from busway_reconcile.reconciliation import Result
-from busway_reconcile.report.conclusion import conclude
+from busway_reconcile.judge.task_history import still_renamed
+from busway_reconcile.reconciliation import Result, conclude
 from busway_reconcile.settings import Settings, Window
 from busway_reconcile.summary import TaskSummary
 from tests.jobs.journals import START, TASK, Journals

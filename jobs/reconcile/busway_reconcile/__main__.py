@@ -17,9 +17,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from busway_reconcile.journal.hours import hours_between
-from busway_reconcile.read.due_hours import due_hours, recent_hours
 from busway_reconcile.read.files import hour_in
-from busway_reconcile.read.window import future_hours
+from busway_reconcile.read.window import due_hours, future_hours, recent_hours
 from busway_reconcile.reconciliation import Result, reconcile
 from busway_reconcile.report.delta import check_delta, write_delta
 from busway_reconcile.report.page import write_page

@@ -25,17 +25,18 @@ from busway_reconcile.__main__ import CONNECTION_SETTING, main
 from busway_reconcile.journal.address import ADDRESS_FILE
 from busway_reconcile.journal.hours import hour_of, hours_between
 from busway_reconcile.lease import leased
-from busway_reconcile.read.due_hours import recent_hours
 from busway_reconcile.read.staging import container, path_below, stage
-from busway_reconcile.read.window import future_hours
+from busway_reconcile.read.window import future_hours, recent_hours
 from busway_reconcile.settings import Settings, Window
-from busway_reconcile.timer_mark import silence
 
 PUBLISHED, FAILED = 0, 2
 
 SUMMARY = "summary.json"
 _HOUR = re.compile(r"\d{4}-\d\d-\d\dT\d\d")
 _CONCURRENT = 8
+MARK = "nightly/timer.json"
+"""The mark that the timer of the app leaves in the container with the results, at least every ten minutes."""
+SILENT_AFTER = timedelta(minutes=45)
 
 
 class ResultsUnreachable(OSError):
@@ -95,6 +96,23 @@ def _report_silence(client: ContainerClient, prefix: str, now: datetime) -> None
         raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
     if text is not None:
         _print(f"reconcile: {text}")
+
+
+def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
+    """
+    Return what is to be said about the timer of the app if it stands still, None if it runs; raises AzureError.
+
+    Timers of a Function app can stop for good and silently (azure-functions-host 11828, 11812), and all that watches
+    the app hangs on them. The hourly job does not: what it prints is in the workspace, where an alert looks for it.
+    """
+    name = f"{prefix}/{MARK}" if prefix else MARK
+    try:
+        written = client.get_blob_client(name).get_blob_properties().last_modified
+    except ResourceNotFoundError:
+        return "the timer of the app has not run yet; docs/runbook.md, Alert: timer-silent"
+    if now - written <= SILENT_AFTER:
+        return None
+    return f"the timer of the app has not run since {written:%Y-%m-%d %H:%M} UTC; docs/runbook.md, Alert: timer-silent"
 
 
 @contextmanager

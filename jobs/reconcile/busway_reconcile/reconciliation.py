@@ -5,7 +5,7 @@ A run depends only on its frozen inputs, the open messages of the previous run, 
 the same results. It writes into a folder of its own, all at once; a folder without a summary is not a run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
@@ -14,24 +14,23 @@ from pyspark.sql import SparkSession
 from busway_reconcile.compact.inputs import compact_inputs
 from busway_reconcile.compact.records import CompactedRecords, current_name, rename_tasks
 from busway_reconcile.journal.hours import hour_of
-from busway_reconcile.journal.problems import Problem
+from busway_reconcile.journal.problems import EMPTY, Problem
 from busway_reconcile.judge.cache import Cache
 from busway_reconcile.judge.gaps import damaged_hours
 from busway_reconcile.judge.selection import Hours, last_enqueued
 from busway_reconcile.judge.tap_periods import earlier_periods, observed_periods
 from busway_reconcile.judge.task_history import task_history
 from busway_reconcile.judge.tasks import TaskActivity
-from busway_reconcile.judge.verdicts import OPEN
+from busway_reconcile.judge.verdicts import FINDINGS, OPEN, UNDECIDED
 from busway_reconcile.judge.window import Tasks, judge_window
 from busway_reconcile.read.previous_run import find_previous_run, read_open
 from busway_reconcile.read.window import closed_hours, counted_until
-from busway_reconcile.report.conclusion import conclude
 from busway_reconcile.report.figures import count, summarize_tasks
 from busway_reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
 from busway_reconcile.session import configure, fit
 from busway_reconcile.settings import Run, Settings, Window
 from busway_reconcile.storage import Storage
-from busway_reconcile.summary import Summary, TaskSummary
+from busway_reconcile.summary import CLEAN, COULD_NOT_DECIDE, FOUND, Summary, TaskSummary, add_counts
 
 
 @dataclass(frozen=True)
@@ -170,3 +169,32 @@ def _summarize(
         renamed={},
         tables={name: f"runs/{run.window.run}/{name}" for name in TABLES},
     )
+
+
+def conclude(tasks: Sequence[TaskSummary], problems: Sequence[Problem]) -> tuple[int, str, str]:
+    """Return the exit code, the verdict in a few words, and the verdict in a sentence."""
+    verdicts = add_counts(task.verdicts for task in tasks)
+    found = {kind: verdicts[kind] for kind in FINDINGS if verdicts.get(kind)}
+    undecided = verdicts.get(UNDECIDED, 0)
+    messages = _messages(sum(verdicts.values()) - verdicts.get("orphan", 0))
+    doubts = []
+    # If an empty file hides records, messages are undecided; if nothing is undecided, it hides nothing.
+    if serious := [problem for problem in problems if problem.kind != EMPTY]:
+        doubts.append(f"{len(serious)} {'problem' if len(serious) == 1 else 'problems'} with the evidence")
+    if undecided:
+        doubts.append(f"{_messages(undecided)} undecided")
+    if not tasks and not doubts:
+        return COULD_NOT_DECIDE, "could not decide", "No journal has a record of these hours."
+    but = f"; {' and '.join(doubts)}" if doubts else ""
+    if found:
+        named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in found.items())
+        return FOUND, "findings", f"{messages}: {named}{but}."
+    if doubts:
+        return COULD_NOT_DECIDE, "could not decide", f"{messages}, no findings{but}."
+    unusual = {"in_flight": "still in flight", "repaired": "repaired", "replayed": "replayed"}
+    others = "".join(f", {verdicts[kind]} {text}" for kind, text in unusual.items() if verdicts.get(kind))
+    return CLEAN, "clean", f"{messages}, all accounted for{others}."
+
+
+def _messages(count: int) -> str:
+    return f"{count} {'message' if count == 1 else 'messages'}"

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal.columns import micros, needs_match
-from busway_reconcile.journal.null_safe_joins import join_null_safe
+from busway_reconcile.journal.frames import join_null_safe
 from busway_reconcile.settings import Settings
 
 _SOURCE = ("task", "src_site", "src_entity")

@@ -12,9 +12,9 @@ from busway_reconcile.compact.hours import Hour
 from busway_reconcile.compact.records import current_name
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import NUMBER
+from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import hour_of, hours_between, moment_of, start_of
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.journal.small_frames import frame_of
 from busway_reconcile.settings import HELD_HOURS
 
 _HOUR = timedelta(hours=1)

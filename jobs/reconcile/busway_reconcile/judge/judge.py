@@ -1,18 +1,19 @@
 """The judgement of the selected messages, with the gaps of the evidence taken into account."""
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import micros_of
 from busway_reconcile.judge.cache import Cache
 from busway_reconcile.judge.dead_letters import mark_dead_letters
 from busway_reconcile.judge.messages import MESSAGE, one_row_per_message
-from busway_reconcile.judge.outages import mark_outages
 from busway_reconcile.judge.paths import mark_paths
 from busway_reconcile.judge.tap_periods import Periods, each_period
 from busway_reconcile.judge.tasks import TaskActivity
@@ -89,3 +90,44 @@ def _is_in(column: str, hours: Mapping[str, set[str]]) -> Column:
         some = F.array(*(F.lit(hour) for hour in sorted(bad)))
         found = found | ((F.col("task") == task) & F.arrays_overlap(F.col(column), some))
     return found
+
+
+def mark_outages(
+    messages: DataFrame, coverage: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
+) -> DataFrame:
+    """
+    Return *messages* with `worked_before`, `worked_during` and `worked_after`.
+
+    They are times at which the task finished messages: the last one before the life of the message that it had left,
+    any one during it, and the first one after it; null where it finished none, or the message has no life.
+    Units:   microseconds since 1970.
+    Shape:   *coverage* are the rows of COVERAGE of the window, of which the first and the last time in each minute are
+             used, *before* are those of hours before it, of which the first and the last time in each hour are.
+    """
+    unsent = messages.where("expires is not null and size(sent_parts) = 0")
+    finished: dict[str, set[int]] = defaultdict(set)
+    for row in coverage:
+        finished[row["task"]].update(row["finished"])
+    for row in before:
+        # Each message is compared with all times: the minutes of a week would be too many.
+        finished[row["task"]].update((*row["finished"][:1], *row["finished"][-1:]))
+    rows = [(each["task"], sorted(finished[each["task"]])) for each in unsent.select("task").distinct().collect()]
+    if not rows:
+        nothing = F.lit(None).cast("bigint")
+        return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
+    worked = frame_of(messages.sparkSession, rows, "task string, worked array<bigint>")
+    # After a retry the task has the message no longer: what it finished before is no sign of the rest of its life.
+    since = F.greatest("generation", F.col("last_retry"))
+    return (
+        messages.join(F.broadcast(worked), "task", "left")
+        .withColumns(
+            {
+                "worked_before": F.array_max(F.filter("worked", lambda each: each <= since)),
+                "worked_during": F.array_max(
+                    F.filter("worked", lambda each: (each > since) & (each <= F.col("expires")))
+                ),
+                "worked_after": F.array_min(F.filter("worked", lambda each: each > F.col("expires"))),
+            }
+        )
+        .drop("worked")
+    )

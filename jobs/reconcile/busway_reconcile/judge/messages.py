@@ -1,10 +1,17 @@
-"""All records of a message in one row."""
+"""The records of a message: completed, with its key, and all in one row."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
-from busway_reconcile.journal.columns import arrival_order, arrival_time, is_remembered, is_round_trip, micros
+from busway_reconcile.journal.columns import (
+    arrival_order,
+    arrival_time,
+    is_outcome,
+    is_remembered,
+    is_round_trip,
+    micros,
+)
 from busway_reconcile.judge.ordering import CLOCKS_DIFFER
 from busway_reconcile.judge.selection import RECORD
 
@@ -30,6 +37,38 @@ MESSAGE = (
     "is_carried", "is_reopened", "known_since", "is_doubted", "is_found", "was_refuted",
 )  # fmt: skip
 """One row for all records of a message."""
+
+
+COMPLETED = ("enqueued_time", "expires_at", "message_id", "order_key", "hops")
+"""Fields that an outcome may leave to its `received` record."""
+
+_BATCH = ("task", "src_site", "src_entity", "src_part", "src_seq", "instance", "batch_id")
+
+
+def complete(records: DataFrame) -> DataFrame:
+    """
+    Return *records*, each outcome with the fields that it leaves to its `received` record.
+
+    Shape:   all records of each of their messages, without duplicates, in; the same columns out.
+    """
+    of_batch = Window.partitionBy(*_BATCH)
+    entry = F.when(F.col("outcome") == "received", F.struct(*COMPLETED))
+    return (
+        records.withColumn("entry", F.max(entry).over(of_batch))
+        .withColumns(
+            {
+                name: F.when(is_outcome(), F.coalesce(F.col(name), F.col(f"entry.{name}"))).otherwise(F.col(name))
+                for name in COMPLETED
+            }
+        )
+        .drop("entry")
+    )
+
+
+def number_repeats(records: DataFrame) -> DataFrame:
+    """Return *records* with `nth`: 1 for each record of an hour, 2 and more for its duplicates."""
+    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
+    return records.withColumn("nth", F.row_number().over(once))
 
 
 def with_key(records: DataFrame) -> DataFrame:
@@ -193,3 +232,35 @@ def _count(condition: Column, *names: str) -> Column:
 
 def _any(condition: Column) -> Column:
     return F.coalesce(F.max(condition), F.lit(False))
+
+
+def arrived_parts(by_task: Column) -> Column:
+    """
+    Return how many parts of a message arrived, by the taps where they must see the copies, else by the task.
+
+    Shape:   *by_task* are the parts that arrived where no tap must see them.
+    """
+    known = F.filter("due_at_tap", lambda place: place["identity"].isNotNull())
+    kinds = F.array_distinct(F.transform(known, _kind))
+    seen = F.transform("copies_watched", _kind)
+    matched = F.aggregate(
+        kinds, F.lit(0), lambda total, kind: total + F.least(_number(known, kind), _number("copies_watched", kind))
+    )
+    # A part that was sent twice may have got other content or another target: both copies are one part.
+    by_tap = F.transform(
+        F.filter(known, lambda place: F.array_contains(seen, _kind(place))), lambda place: place["part"]
+    )
+    recorded = F.least(matched + F.size(by_task), F.size(F.array_union(by_tap, by_task)))
+    # A copy that is like no part is an altered one, or one whose `sent` record is lost. One more copy of a part is no
+    # copy of another part that was only remembered: parts differ.
+    others = F.size(F.array_except(seen, kinds))
+    unrecorded = F.size(F.array_distinct(F.transform("copies_unwatched", _kind))) - F.size(by_task)
+    return recorded + others + F.greatest(unrecorded, F.lit(0))
+
+
+def _kind(place: Column) -> Column:
+    return F.struct(place["target"].alias("target"), place["identity"].alias("identity"))
+
+
+def _number(places: Column | str, kind: Column) -> Column:
+    return F.size(F.filter(places, lambda place: _kind(place) == kind))

@@ -23,7 +23,7 @@ from busway_reconcile.journal.columns import (
     micros,
     stream,
 )
-from busway_reconcile.journal.small_frames import frame_of
+from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.settings import Settings
 
 VERDICT_OF = {"sent": "delivered", "joined": "delivered", "filtered": "filtered", "rejected": "rejected"}

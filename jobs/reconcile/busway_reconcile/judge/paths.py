@@ -14,9 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
+from busway_reconcile.journal.frames import frame_of, join_null_safe
 from busway_reconcile.journal.hours import micros_of, start_of
-from busway_reconcile.journal.null_safe_joins import join_null_safe
-from busway_reconcile.journal.small_frames import frame_of
 from busway_reconcile.judge.tasks import TaskActivity
 from busway_reconcile.settings import LONGEST_HOLD
 

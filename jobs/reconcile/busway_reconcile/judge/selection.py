@@ -15,9 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from busway_reconcile.compact.tap_matching import id_or_content
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import NUMBER, is_unnumbered, micros, needs_match, stream
+from busway_reconcile.journal.frames import frame_of, join_null_safe, semi_join_null_safe
 from busway_reconcile.journal.hours import hour_of, micros_of
-from busway_reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
-from busway_reconcile.journal.small_frames import frame_of
 from busway_reconcile.judge.cache import Cache
 from busway_reconcile.judge.ordering import first_position, may_be_later
 from busway_reconcile.judge.tap_periods import Periods, each_period

@@ -1,16 +1,24 @@
-"""The tasks of a window: their activity, their renamings, and the gaps in their journals."""
+"""
+The tasks of a window: their activity, their renamings, and the gaps in their journals.
 
-from collections.abc import Mapping, Sequence
+Renamed tasks are counted as one task, under the new name.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.compact.hours import Hour
 from busway_reconcile.compact.records import CompactedRecords, current_name
+from busway_reconcile.journal import schema
+from busway_reconcile.journal.columns import NUMBER
+from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import hours_between
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.judge.gaps import hours_around, is_gap, journal_gaps, missing_sides, without_held_batches
-from busway_reconcile.judge.renames import possible_renames, rename_problems, still_renamed, without_second_readers
 from busway_reconcile.judge.tasks import TaskActivity, activity_by_task
 from busway_reconcile.settings import Run
 from busway_reconcile.summary import Summary
@@ -53,3 +61,68 @@ def task_history(
         if summary.last and current_name(summary.task, renamed) not in tasks
     ]
     return TaskHistory(coverage, tasks, renamed, [*problems, *missing], notes)
+
+
+def still_renamed(renamed: Mapping[str, str], tasks: Iterable[str]) -> dict[str, str]:
+    """Return the entries of *renamed*, old to new, whose old name is not in use again by one of *tasks*."""
+    return {old: new for old, new in renamed.items() if old not in set(tasks)}
+
+
+def possible_renames(tasks: Mapping[str, TaskActivity], before: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """
+    Return tasks that may have a new name, as old name to new.
+
+    A task may be the successor of another if the other ended before it started on the same source entity, and it did
+    not exist in the previous run.
+    Shape:   *before* has for each task of the previous run `sources` (pairs) and `last` (ISO 8601).
+    """
+    ended: dict[str, tuple[set[tuple[str, str]], datetime]] = {}
+    for name, known in before.items():
+        if known["last"] is not None:
+            ended[name] = {(site, entity) for site, entity in known["sources"]}, datetime.fromisoformat(known["last"])
+    for name, one in tasks.items():
+        if one.last is not None:
+            ended[name] = one.sources, one.last
+    found = {}
+    for old, (sources, last) in sorted(ended.items()):
+        successors = [
+            new
+            for new, one in sorted(tasks.items())
+            if new != old and new not in before and one.first is not None and one.first > last and one.sources & sources
+            if schema.REPLAY not in old + new
+        ]
+        if len(successors) == 1:
+            found[old] = successors[0]
+    return found
+
+
+def without_second_readers(renames: Mapping[str, str], records: DataFrame | None) -> dict[str, str]:
+    """
+    Return the *renames* whose new task continues where the old one ended.
+
+    A task that receives mostly messages that the old one had finished is not its successor: it reads the same hub from
+    the beginning, for itself.
+    """
+    if records is None or not renames:
+        return dict(renames)
+    of_task = [(old, task, task == new) for old, new in renames.items() for task in (old, new)]
+    named = frame_of(records.sparkSession, of_task, "old string, task string, is_new boolean")
+    marked = records.where("observer = 'task' and src_seq is not null").join(F.broadcast(named), "task")
+    finished = ~F.col("is_new") & F.col("outcome").isin("sent", *schema.WITHHELD)
+    taken = F.col("is_new") & (F.col("outcome") == "received")
+    counts = (
+        marked.groupBy("old", *NUMBER[1:])
+        .agg(F.max(taken).alias("taken"), F.max(finished).alias("finished"))
+        .groupBy("old")
+        .agg(F.count_if("taken").alias("taken"), F.count_if(F.col("taken") & F.col("finished")).alias("again"))
+    )
+    again = {row["old"] for row in counts.where("2 * again > taken").collect()}
+    return {old: new for old, new in renames.items() if old not in again}
+
+
+def rename_problems(renames: Mapping[str, str]) -> list[Problem]:
+    """Return a problem for each of *renames*, old to new."""
+    return [
+        Problem("renamed-task", old, f"its source is now read by the task {new}; both are counted as one task")
+        for old, new in sorted(renames.items())
+    ]

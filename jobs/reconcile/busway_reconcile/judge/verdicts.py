@@ -12,8 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.hours import micros_of
-from busway_reconcile.judge.messages import MESSAGE
-from busway_reconcile.judge.parts import arrived_parts
+from busway_reconcile.judge.messages import MESSAGE, arrived_parts
 from busway_reconcile.settings import Settings
 
 # By severity: the first that applies is the verdict.

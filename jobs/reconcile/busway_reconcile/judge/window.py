@@ -13,17 +13,16 @@ from busway_reconcile.compact.coverage import total
 from busway_reconcile.compact.records import CompactedRecords
 from busway_reconcile.compact.tap_matching import SUBSCRIPTIONS_DIFFER, match_at_source, match_at_target
 from busway_reconcile.journal.columns import micros, needs_match
+from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import hour_of, moment_of
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.journal.small_frames import frame_of
 from busway_reconcile.judge import selection
 from busway_reconcile.judge.cache import Cache
 from busway_reconcile.judge.clocks import expiry_problems, mark_source_time
-from busway_reconcile.judge.completion import complete, number_repeats
 from busway_reconcile.judge.dead_letters import may_be_given_up
 from busway_reconcile.judge.gaps import unreliable_hours
 from busway_reconcile.judge.judge import Evidence, judge
-from busway_reconcile.judge.messages import KEYED, with_key
+from busway_reconcile.judge.messages import KEYED, complete, number_repeats, with_key
 from busway_reconcile.judge.ordering import (
     arrivals_of,
     doubtful,

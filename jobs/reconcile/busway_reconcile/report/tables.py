@@ -8,9 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
+from busway_reconcile.journal.frames import frame_of, join_null_safe, semi_join_null_safe
 from busway_reconcile.journal.hours import micros_of
-from busway_reconcile.journal.null_safe_joins import join_null_safe, semi_join_null_safe
-from busway_reconcile.journal.small_frames import frame_of
 from busway_reconcile.judge.verdicts import BY_DESIGN, FINDINGS, OPEN, UNDECIDED, last_known
 from busway_reconcile.report.figures import PERCENTILES
 from busway_reconcile.settings import Run
