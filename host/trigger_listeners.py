@@ -5,8 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from host.checkpoints import Checkpoints
 from host.listener import Listener, Stopping
-from host.losing import Losing
-from host.platform import Platform
+from host.platform import Losing, Platform
 from host.settings import HostOptions, Settings
 from host.settlement.actions import ActionsCache
 from host.triggers.event_hubs import EventHubsListener

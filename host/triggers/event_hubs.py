@@ -26,7 +26,7 @@ from host.checkpoints import Checkpoints, Partition
 from host.dotnet_values import CannotReceive
 from host.invocation import invoke_with_retries
 from host.listener import Stopping, keep_listening
-from host.losing import Losing
+from host.platform import Losing
 from host.settings import EventHubsOptions
 from host.worker import Function, Worker
 from host.worker_input import event_hubs_input

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from host.invocation import invoke_with_retries
 from host.listener import Stopping, keep_listening
-from host.losing import Losing
+from host.platform import Losing
 from host.settings import ServiceBusOptions
 from host.settlement.actions import Actions, ActionsCache
 from host.settlement.outcome import Outcome

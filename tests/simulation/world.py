@@ -13,8 +13,7 @@ from busway_broker.config import EntityStatus
 from busway_broker.core.content import read_content
 from busway_broker.core.event import read_event
 from host.checkpoints import MemoryCheckpoints, Partition
-from host.losing import Losing
-from host.platform import Ending
+from host.platform import Ending, Losing
 from shared.amqp.sections import data
 from shared.amqp.values import Value, int_, string, symbol
 from shared.ends.azure_amqp.raw_link import Delivery

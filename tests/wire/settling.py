@@ -16,12 +16,11 @@ from busway_broker.core.session_store import SessionStore
 from busway_broker.errors import Refusal
 from busway_broker.thread import RunningBroker
 from host.listener import Stopping
-from host.losing import Losing
+from host.platform import Losing
 from host.protos import TypedData
 from host.settings import ServiceBusOptions, Settings
 from host.settlement.actions import ActionsCache
-from host.settlement.contract import CALLS
-from host.settlement.service import SettlementService
+from host.settlement.service import CALLS, SettlementService
 from host.triggers.service_bus_batch import ServiceBusBatchListener
 from host.triggers.service_bus_listener import ServiceBusListener
 from host.triggers.service_bus_single import ServiceBusSingleListener

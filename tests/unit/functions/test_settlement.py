@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from functions.settlement import HostSettlement
 from host.settlement.actions import ActionsCache
-from host.settlement.contract import CALLS, SERVICE
 from host.settlement.relay import SettlementRelay
+from host.settlement.service import CALLS, SERVICE
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
 TOKEN = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
