@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import azure.functions as func
 import msgspec
 
-from functions.answers import answer, answered, failure
-from functions.remembered import Remembered
+from functions.answers import Remembered, answer, answered, failure
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
 from shared.tasks.files import Configuration

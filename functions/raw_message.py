@@ -1,17 +1,24 @@
 """
-The trigger binding that hands over the raw bytes of a message.
+The triggers: the raw bytes of a message of Service Bus or Event Hubs, and the messages of a storage queue.
 
 The worker's extension point for SDK types makes the host send ModelBindingData, whose content is the whole encoded
 message (for Service Bus after the 16 bytes of its lock token). One converter may be registered per binding and process,
 so this module cannot live beside the packages azurefunctions-extensions-bindings-servicebus and -eventhub.
+
+The host delivers the messages of a storage queue one by one, with a body that is declared binary: of a text that is a
+JSON object, such as an envelope, it would put the fields into the trigger metadata, where its `id` replaced that of the
+message.
 """
 
 import json
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+import azure.functions as func
 from azurefunctions.extensions.base import Datum, InConverter, SdkType
+
+from shared.message.text_messages import text_message
 
 SERVICE_BUS_SOURCE = "AzureServiceBusReceivedMessage"
 EVENT_HUBS_SOURCE = "AzureEventHubsEventData"
@@ -78,8 +85,7 @@ def _raw_message(data: Any, partition: str | None, session_locked_until: int | N
         return RawMessage(content[LOCK_TOKEN_BYTES:], None, token, session_locked_until)
     if data.source == EVENT_HUBS_SOURCE:
         return RawMessage(content, partition)
-    msg = f"trigger data: from {data.source!r}, expected {SERVICE_BUS_SOURCE!r} or {EVENT_HUBS_SOURCE!r}"
-    raise ValueError(msg)
+    raise ValueError(f"trigger data: from {data.source!r}, expected {SERVICE_BUS_SOURCE!r} or {EVENT_HUBS_SOURCE!r}")
 
 
 def _partition(trigger_metadata: Mapping[str, Datum] | None) -> str | None:
@@ -96,3 +102,34 @@ def _session_locked_until(trigger_metadata: Mapping[str, Datum] | None) -> int |
     actions = (trigger_metadata or {}).get("SessionActions")
     text = None if actions is None else json.loads(actions.value).get("SessionLockedUntil")
     return None if text is None else int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+# The host reports a message that never expires with the last time that it knows.
+_FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def queue_content(message: func.QueueMessage) -> bytes:
+    """Return a message of a storage queue as an encoded AMQP message; ValueError if the host did not describe it."""
+    identity, enqueued, deliveries = message.id, message.insertion_time, message.dequeue_count
+    if not identity or enqueued is None:
+        raise ValueError("trigger data: got a queue message without id or insertion time, expected both")
+    expires = None if message.expiration_time is None else _in_utc(message.expiration_time)
+    end = None if expires is None or expires >= _FOR_EVER else _milliseconds(expires)
+    return text_message(identity, message.get_body(), _milliseconds(_in_utc(enqueued)), end, deliveries or 1)
+
+
+def queue_trigger(app: func.FunctionApp, queue: str, setting: str) -> Callable[[object], object]:
+    """Return the decorator that declares the trigger of *queue* in the account of the app setting *setting*."""
+    decorator: Callable[[object], object] = app.queue_trigger(
+        arg_name="messages", queue_name=queue, connection=setting, data_type=func.DataType.BINARY
+    )
+    return decorator
+
+
+def _in_utc(time: datetime) -> datetime:
+    # The host sends its UTC times without a zone.
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)

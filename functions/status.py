@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 import azure.functions as func
 
-from functions.answers import Serve, answer, answered, failure, response
+from functions.answers import Remembered, Serve, answer, answered, failure, response
 from functions.dashboard import page
 from functions.dead_letters import DeadLetterPages, choices, register_resend
-from functions.remembered import Remembered
 from shared.assembly.status import StatusReader
 from shared.status.model import History, Status
 from shared.tasks.files import Configuration

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import List, Protocol  # noqa: UP035 - see its use
+from functools import partial
+from typing import TYPE_CHECKING, List  # noqa: UP035 - see its use
 
 import azure.functions as func
 
 from functions.output_bindings import with_outputs
-from functions.queue_message import queue_content, queue_trigger
-from functions.raw_message import RawMessage
+from functions.raw_message import RawMessage, queue_content, queue_trigger
 from functions.settlement import HostSettlement
 from shared.assembly.journals import OutputBinding
 from shared.codecs.envelope import event_key
@@ -25,28 +25,24 @@ from shared.tasks.journal_models import TapFile
 from shared.tasks.models import TaskFile
 from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
+if TYPE_CHECKING:
+    from shared.line.hub_reader import HubReader
+
 # Event Hubs: a failed batch is retried until it succeeds; giving up would move the checkpoint past it.
 _RETRY_FOR_EVER = "-1"
 _SHORTEST_RETRY = "00:00:05"
 _LONGEST_RETRY = "00:05:00"
 
+# A task that reads its hub itself: a run begins when the one before it has ended. `limits.hold` of a batch comes on
+# top, within functionTimeout.
+_READ_SCHEDULE = "*/5 * * * * *"
+_READ_SECONDS = 240.0
+
 _NOWHERE = Origin("", "")
 
 type Decorator = Callable[[object], object]
-
-
-class Run(Protocol):
-    """Processes a batch, such as `shared.line.pipeline.Pipeline.run`."""
-
-    async def __call__(
-        self,
-        batch: Sequence[bytes],
-        partition: str | None = None,
-        lock_tokens: Sequence[bytes] = (),
-        session: HeldSession | None = None,
-    ) -> object:
-        """Raise if the batch must be delivered again."""
-        ...
+type Run = Callable[[Sequence[bytes], str | None, Sequence[bytes], HeldSession | None], Awaitable[object]]
+"""Processes a batch of a partition, with its lock tokens and session, as `Pipeline.run`; raises to get it again."""
 
 
 def register(
@@ -96,25 +92,27 @@ def register_tap(
 ) -> None:
     """Add the function of a tap that drains a subscription or a consumer group; as `register`."""
 
-    async def see(
-        batch: Sequence[bytes],
-        partition: str | None = None,
-        lock_tokens: Sequence[bytes] = (),  # noqa: ARG001 - a tap does not settle
-        session: HeldSession | None = None,  # noqa: ARG001 - nor does it wait
-    ) -> None:
-        await tap.see(batch, partition)
+    async def see(batch: Sequence[bytes], partition: str | None, *_: object) -> None:
+        await tap.see(batch, partition)  # it does not settle, nor does it wait
 
     _register(app, file, see, setting, journal, sessions=sessions, name=file.task)
 
 
 def register_peeking_tap(app: func.FunctionApp, file: TapFile, tap: PeekingTap) -> None:
     """Add the function of a tap that peeks on a schedule."""
+    _register_timer(app, file.task, file.tap.peek or "", tap.look)
 
-    async def look(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
-        await tap.look()
 
-    decorated = app.timer_trigger(arg_name="timer", schedule=file.tap.peek or "", run_on_startup=False)(look)
-    app.function_name(file.task)(decorated)
+def register_hub_reader(app: func.FunctionApp, task: str, reader: "HubReader") -> None:
+    """Add the timer of a task that reads its hub itself; the host runs it in one instance."""
+    _register_timer(app, task, _READ_SCHEDULE, partial(reader.read, _READ_SECONDS))
+
+
+def _register_timer(app: func.FunctionApp, name: str, schedule: str, work: Callable[[], Awaitable[object]]) -> None:
+    async def run(timer: func.TimerRequest) -> None:  # noqa: ARG001 - the trigger's name for it
+        await work()
+
+    app.function_name(name)(app.timer_trigger(arg_name="timer", schedule=schedule, run_on_startup=False)(run))
 
 
 def _register(

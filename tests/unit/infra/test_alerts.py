@@ -15,7 +15,8 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
-from functions import nightly, timers
+from functions import timers
+from functions.composition import NIGHTLY
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Measurement
 from shared.telemetry import names
@@ -278,11 +279,11 @@ def test_every_query_names_metrics_attributes_and_functions_that_exist() -> None
             assert set(re.findall(r"'(busway\.[\w.]+)'", re.sub(r"Properties\['[^']+'\]", "", query))) <= known
         elif table == "AppRequests":
             # The timer that all duties share, and the one of a schedule of its own.
-            assert f"Name in ('{timers.NAME}', '{nightly.NAME}')" in query
+            assert f"Name in ('{timers.NAME}', '{NIGHTLY}')" in query
         else:
             assert table == "ContainerAppConsoleLogs"
     # The alert recognises failures of this duty among those of the others by the beginning of their text.
-    assert f"Text has '{nightly.NAME}: '" in ALERTS["night-needs-somebody"]["query"]
+    assert f"Text has '{NIGHTLY}: '" in ALERTS["night-needs-somebody"]["query"]
 
 
 def test_every_chart_of_the_workbook_shows_what_the_app_exports(app: App) -> None:

@@ -10,7 +10,7 @@ from azure.functions.queue import QueueMessage
 from cli.topology.deployment import deployment_of
 from cli.topology.needs import needs_of
 from cli.topology.topology_file import read_topology
-from functions.queue_message import queue_content
+from functions.raw_message import queue_content
 from shared.assembly.losses import loss_watches
 from shared.assembly.outputs import open_outputs
 from shared.assembly.pipelines import assemble
