@@ -7,7 +7,6 @@ from cli.dry_run.changes import changes, diff_lines, view
 from cli.dry_run.line import Result
 from cli.dry_run.observer import Step
 from shared.errors import MessageRejected
-from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.view import body_lines
 from shared.printable import printable
@@ -107,7 +106,7 @@ def document(result: Result, task: str) -> dict[str, object]:
     arrival = result.arrival
     return {
         "task": task,
-        "source": _source(arrival.origin) if arrival is not None else None,
+        "source": f"{arrival.origin.site}/{arrival.origin.entity}" if arrival is not None else None,
         "partition": result.partition,
         "sequence_number": None if arrival is None else arrival.sequence_number,
         "message": None if arrival is None else view(Message.received(result.content, arrival.origin)),
@@ -136,7 +135,3 @@ def document(result: Result, task: str) -> dict[str, object]:
             for end in result.ends
         ],
     }
-
-
-def _source(origin: Origin) -> str:
-    return f"{origin.site}/{origin.entity}"

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.evacuation.deferred import DeferredSource
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.placement import PlacementDelivery
+from cli.evacuation.receivers import DeferredSource, TargetReceivers
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuation.sessions import Sessions
 from cli.evacuation.survey import Share, Survey, already_scheduled, survey
-from cli.evacuation.targets import TargetReceivers
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.progress import progress
 from shared.errors import BuswayError

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
+from cli.evacuation.receivers import TargetReceivers
 from cli.evacuation.survey import Share
-from cli.evacuation.targets import TargetReceivers
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage

@@ -16,8 +16,8 @@ from azure.servicebus.exceptions import MessageNotFoundError
 
 from cli.evacuation.move import MoveDelivery, dropped
 from cli.evacuation.pairs import Pair
+from cli.evacuation.receivers import TIMEOUT_SECONDS
 from cli.evacuation.survey import Share, mark_of
-from cli.evacuation.targets import TIMEOUT_SECONDS
 from shared.amqp.values import timestamp
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
 from cli.evacuation.pairs import Pair
-from cli.evacuation.targets import TIMEOUT_SECONDS, TargetReceivers
+from cli.evacuation.receivers import TIMEOUT_SECONDS, TargetReceivers
 from shared.ends.service_bus.clients import service_bus_client
 from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.resend.receiver import Receiver, unavailable

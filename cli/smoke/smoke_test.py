@@ -11,8 +11,7 @@ import typer
 from cli.output import print_problems
 from cli.smoke.passage import Passages
 from cli.smoke.probes import Chooser, Probe, Report, Route, Verdict
-from cli.smoke.removal import remove
-from cli.smoke.watches import EntityWatch, HubWatch, Watch, places_on_the_way
+from cli.smoke.watches import EntityWatch, HubWatch, Watch, places_on_the_way, remove
 from shared.assembly.outputs import closing_outputs
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem

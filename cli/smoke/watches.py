@@ -1,4 +1,8 @@
-"""Where a message of a smoke test shows: in queues and subscriptions by peek, in a hub by reading its new events."""
+"""
+Where a message of a smoke test shows: in queues and subscriptions by peek, in a hub by reading its new events.
+
+What nobody else has taken is removed from queues and subscriptions afterwards.
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -7,11 +11,12 @@ from typing import Any, Protocol
 from cli.hub_reader import hub_at
 from cli.smoke.probes import MARK, Probe
 from shared.ends.service_bus.peek import Peeker
-from shared.errors import TargetUnavailable
+from shared.errors import BuswayError, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
-from shared.resend.peek import opened_peeker, peek_on
+from shared.resend.peek import opened_peeker, peek, peek_on
 from shared.resend.places import Place, place_at
+from shared.resend.receiver import Receiver
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
 
@@ -142,3 +147,58 @@ async def started(watches: Sequence[Watch]) -> AsyncIterator[None]:
     finally:
         for watch in watches:
             await watch.close()
+
+
+_SECONDS = 1.0
+_MOST_LOOKED_AT = 5_000
+
+
+async def remove(place: Place, run: str, settings: Mapping[str, str]) -> str | None:
+    """
+    Remove the messages of *run* from an entity; return what is left there and why, None if nothing is.
+
+    A message with a session is received from its session, which holds nothing else. Without sessions a receiver gets
+    whatever is first: so nothing is received unless all messages of the entity are of this run.
+    """
+    try:
+        ours, others = await _contents(place, run, settings)
+        for session in dict.fromkeys(letter.session_id for letter in ours if letter.session_id is not None):
+            with contextlib.suppress(BuswayError):  # an entity without sessions refuses them
+                await _take(place, run, settings, session)
+        if ours:
+            ours, others = await _contents(place, run, settings)
+        if ours and not others:
+            await _take(place, run, settings, None)
+            ours, others = await _contents(place, run, settings)
+    except BuswayError as error:
+        return f"{place}: messages of this test may be left there: {error}"
+    if not ours:
+        return None
+    why = "other messages wait there too" if others else "they cannot be received"
+    return f"{place}: {len(ours)} of this test {'is' if len(ours) == 1 else 'are'} left there until they expire: {why}"
+
+
+async def _contents(place: Place, run: str, settings: Mapping[str, str]) -> tuple[list[Letter], int]:
+    """Return the messages of *run*, and the number of others."""
+    ours: list[Letter] = []
+    others = 0
+    async with contextlib.aclosing(peek(place, settings)) as letters:
+        async for letter, _ in letters:
+            if is_of_run(letter, run):
+                ours.append(letter)
+            else:
+                others += 1
+            if others > _MOST_LOOKED_AT:
+                break
+    return ours, others
+
+
+async def _take(place: Place, run: str, settings: Mapping[str, str], session: str | None) -> None:
+    async with Receiver(place, settings, session) as receiver:
+        while held := await receiver.receive(10, _SECONDS):
+            wanted = [message for message in held if message.letter is not None and is_of_run(message.letter, run)]
+            await receiver.complete(wanted)
+            others = [message for message in held if message not in wanted]
+            if others:
+                await receiver.give_back(others)
+                return

@@ -15,9 +15,8 @@ from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
 
 from cli.output import print_problems, problems_of
-from cli.topology.contents import check_is_empty
 from cli.topology.difference import Action, Step
-from cli.topology.live import setting_of
+from cli.topology.live import check_is_empty, setting_of
 from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
 from cli.topology.plan import Plan, SitePlan
 from cli.topology.plan_text import print_step, verdict

@@ -5,11 +5,11 @@ Config.json, the format of Microsoft's emulators: what a namespace has, and what
 what tasks need, within the limits of the emulators.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from cli.topology.difference import creation
 from cli.topology.model import (
     DEFAULT_RULE,
@@ -189,12 +189,8 @@ def namespace_in(config: NamespaceConfig) -> Namespace:
             "message_retention": hub.message_retention,
         }
         found.append(Entity(Name(Kind.HUB, (hub.name,)), settings))
-        found += _groups(hub)
+        found += (Entity(Name(Kind.CONSUMER_GROUP, (hub.name, group))) for group in hub.consumer_groups)
     return Namespace(found)
-
-
-def _groups(hub: HubConfig) -> Iterable[Entity]:
-    return (Entity(Name(Kind.CONSUMER_GROUP, (hub.name, group))) for group in hub.consumer_groups)
 
 
 def _settings(config: QueueConfig | TopicConfig | SubscriptionConfig) -> dict[str, Setting]:

@@ -1,16 +1,27 @@
-"""Reads what a namespace has: Service Bus over its administration API, Event Hubs over AMQP."""
+"""
+Reads what a namespace has: Service Bus over its administration API, Event Hubs over AMQP.
 
-from collections.abc import Awaitable, Callable, Iterable
+What an entity holds that is to be deleted is also peeked at: the counts of the administration are seconds old.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from azure.servicebus.management import (
     CorrelationRuleFilter,
     FalseRuleFilter,
+    QueueProperties,
+    QueueRuntimeProperties,
     RuleProperties,
+    ServiceBusAdministrationClient,
     SqlRuleFilter,
+    SubscriptionProperties,
+    SubscriptionRuntimeProperties,
     TrueRuleFilter,
 )
 
@@ -18,11 +29,11 @@ from cli.topology.model import EVERYTHING, Entity, Kind, Name, Namespace, Settin
 from cli.topology.settings import CORRELATION, SETTINGS
 from shared.amqp.values import FALSE, TRUE, Value, double, long, string, timestamp
 from shared.durations import parse_duration
+from shared.errors import TargetRefused, TargetUnavailable
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS, Place
 from shared.rules import CorrelationFilter
 from shared.rules.value_types import timespan
-
-if TYPE_CHECKING:
-    from azure.servicebus.management import ServiceBusAdministrationClient
 
 NEVER = timedelta(days=3650)
 """Azure writes TimeSpan.MaxValue for never; ten years are as good."""
@@ -39,7 +50,7 @@ _READERS = 8
 _TICKS_PER_MICROSECOND = 10
 
 
-def read_service_bus(client: "ServiceBusAdministrationClient", topics: Iterable[str] | None = None) -> Namespace:
+def read_service_bus(client: ServiceBusAdministrationClient, topics: Iterable[str] | None = None) -> Namespace:
     """
     Return the entities of a namespace, with the subscriptions and rules of *topics* only; by default of all.
 
@@ -141,3 +152,56 @@ async def read_hubs(names: Iterable[Name], ask: Callable[[Name], Awaitable[int |
             else:
                 found.append(Entity(name, {"partition_count": count} if name.kind is Kind.HUB else {}))
     return Namespace(found)
+
+
+_TRANSFER = "/$Transfer"
+
+
+def check_is_empty(
+    client: ServiceBusAdministrationClient, name: Name, namespace: Place, settings: Mapping[str, str]
+) -> None:
+    """Raise TargetRefused if a queue, topic or subscription of *namespace* has messages, or cannot be looked into."""
+    first = name.parts[0]
+    paths: list[str] = []
+    if name.kind is Kind.QUEUE:
+        paths += _checked(name, client.get_queue(first), client.get_queue_runtime_properties(first), first)
+    else:
+        wanted = name.parts[1:] or [subscription.name for subscription in client.list_subscriptions(first)]
+        if name.kind is Kind.TOPIC:
+            paths.append(first)  # its scheduled messages
+        for each in wanted:
+            counts = client.get_subscription_runtime_properties(first, each)
+            path = f"{first}/Subscriptions/{each}"
+            paths += _checked(name, client.get_subscription(first, each), counts, path)
+    for path in paths:
+        try:
+            found = asyncio.run(_has_message(namespace._replace(entity=path), settings))
+        except TargetUnavailable as error:
+            raise TargetRefused(f"{name}: may hold messages: {error}") from error
+        if found:
+            raise _holds(name, "messages")
+
+
+def _checked(
+    name: Name,
+    properties: QueueProperties | SubscriptionProperties,
+    counts: QueueRuntimeProperties | SubscriptionRuntimeProperties,
+    path: str,
+) -> Iterator[str]:
+    """Yield the paths to peek at if the *counts* are of none; an entity that forwards cannot be peeked."""
+    if (counts.total_message_count or 0) > 0:
+        raise _holds(name, f"{counts.total_message_count} messages")
+    if not properties.forward_to:
+        yield path
+    if not properties.forward_dead_lettered_messages_to:
+        yield path + DEAD_LETTERS
+    yield path + _TRANSFER + DEAD_LETTERS
+
+
+async def _has_message(place: Place, settings: Mapping[str, str]) -> bool:
+    async with contextlib.aclosing(peek(place, settings, most=1)) as messages:
+        return await anext(messages, None) is not None
+
+
+def _holds(name: Name, what: str) -> TargetRefused:
+    return TargetRefused(f"{name}: holds {what} (receive or delete those first, then run this again)")

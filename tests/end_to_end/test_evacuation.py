@@ -14,10 +14,9 @@ from busway_broker.core.content import read_content
 from busway_broker.core.message import State
 from busway_broker.core.namespace import Namespace
 from cli.evacuation import report
-from cli.evacuation.estimate import Estimate
 from cli.evacuation.pairs import pairs_of
 from cli.evacuation.pauses import Pause
-from cli.evacuation.survey import Share, Survey
+from cli.evacuation.survey import Estimate, Share, Survey
 from cli.pause.entity import Entity
 from shared.amqp.values import string, timestamp
 from shared.ends.service_bus.output import ServiceBusOutput

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.placement import PlacementDelivery
+from cli.evacuation.receivers import TargetReceivers
 from cli.evacuation.survey import Share
-from cli.evacuation.targets import TargetReceivers
 from shared.ends.azure_amqp.raw_connection import Peer, RawConnection
 from shared.ends.event_hubs.site import HubSite
 from shared.errors import BuswayError

@@ -17,9 +17,9 @@ from cli.main import app
 from cli.message_lines import message_line
 from cli.output import print_problems
 from cli.silence import broken_silence
-from cli.topology.az_commands import quoted
 from cli.topology.config_json import document_of
 from cli.topology.model import Entity, Kind, Name, Namespace
+from cli.topology.plan_text import quoted
 from shared.amqp.values import string
 from shared.errors import ConfigError
 from shared.printable import printable

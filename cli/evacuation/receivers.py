@@ -1,4 +1,9 @@
-"""Deferred messages: no receiver gets them, they are asked for by their sequence numbers."""
+"""
+The receivers of an evacuation.
+
+Those of the target set messages aside there, and hold sessions while they are moved. That of deferred messages asks the
+source for them by their sequence numbers: no other receiver gets them.
+"""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,11 +12,56 @@ from itertools import count, takewhile
 
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, SessionLockLostError
 
-from cli.evacuation.targets import TIMEOUT_SECONDS
+from shared.clock import Clock
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.resend.peek import by_partition, partition_of
+from shared.resend.places import Place
 from shared.resend.receiver import Receiver, by_halves, unavailable
-from shared.resend.source import LockedMessage
+from shared.resend.source import LockedMessage, SessionUnavailable
+
+TIMEOUT_SECONDS = 30.0
+# The shortest lock of a session is five seconds.
+_RENEWAL_SECONDS = 2.0
+
+
+class TargetReceivers:
+    """One receiver at a time: of the target, or of one of its sessions."""
+
+    def __init__(self, place: Place, settings: Mapping[str, str], clock: Clock | None = None) -> None:
+        """Receive from *place*."""
+        self._clock = clock
+        self._place = place
+        self._settings = settings
+        self._receiver: Receiver | None = None
+        self._renewed = 0.0
+
+    async def of(self, session_id: str | None) -> Receiver:
+        """Return the receiver of the entity, or of a session, which it locks; raises SessionUnavailable."""
+        if self._receiver is None or self._receiver.session_id != session_id:
+            await self.close()
+            opened = Receiver(self._place, self._settings, session_id, clock=self._clock)
+            try:
+                await opened.__aenter__()
+            except SessionUnavailable as error:
+                raise SessionUnavailable(f"its session is locked by a receiver of {self._place}") from error
+            self._receiver, self._renewed = opened, asyncio.get_running_loop().time()
+        return self._receiver
+
+    async def keep(self) -> None:
+        """Renew the lock of the session; raises TargetUnavailable if it was lost."""
+        receiver, now = self._receiver, asyncio.get_running_loop().time()
+        if receiver is None or receiver.session_id is None or now < self._renewed + _RENEWAL_SECONDS:
+            return
+        with unavailable(self._place):
+            await receiver.management.renew_session_lock(receiver.session_id, TIMEOUT_SECONDS)
+        self._renewed = now
+
+    async def close(self) -> None:
+        """Close the receiver; a session is free again."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await receiver.__aexit__(None, None, None)
+
 
 _AT_ONCE = 50
 _LOST = (MessageLockLostError, SessionLockLostError)
