@@ -87,8 +87,7 @@ async def empty(connection_string: str, count: int) -> None:
         while count > 0:
             taken = await receiver.receive_messages(min(count, 500), max_wait_time=60)
             if not taken:
-                msg = f"received no message from the target for a minute; {count} are missing"
-                raise TimeoutError(msg)
+                raise TimeoutError(f"received no message from the target for a minute; {count} are missing")
             count -= len(taken)
 
 
@@ -109,8 +108,7 @@ async def span_seconds(connection_string: str, count: int) -> float:
             if last and last[0].enqueued_time_utc and first[0].enqueued_time_utc:
                 return (last[0].enqueued_time_utc - first[0].enqueued_time_utc).total_seconds()
             await asyncio.sleep(0.2)
-    msg = f"fewer than {count} messages reached the target within five minutes"
-    raise TimeoutError(msg)
+    raise TimeoutError(f"fewer than {count} messages reached the target within five minutes")
 
 
 def resident_megabytes(child: Child) -> float:
@@ -118,8 +116,7 @@ def resident_megabytes(child: Child) -> float:
     for line in Path(f"/proc/{child.pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    msg = f"/proc/{child.pid}/status has no VmRSS"
-    raise OSError(msg)
+    raise OSError(f"/proc/{child.pid}/status has no VmRSS")
 
 
 def cpu_seconds(pid: int) -> float:

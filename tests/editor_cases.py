@@ -15,7 +15,7 @@ from shared.tasks.files import load
 from shared.tasks.models import TaskFile
 from shared.testing import NOW
 from tests.golden.test_tasks import Play, settings_of, written
-from tools.reference.golden_example import case_of
+from tools.reference.editor_pages import case_of
 
 
 class Case(NamedTuple):

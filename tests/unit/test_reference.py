@@ -14,8 +14,7 @@ from cli.commands.schema import FILES, text
 from cli.project.new_project import write_project
 from shared.tasks.steps import STEPS
 from tools.reference.__main__ import ROOT, outdated
-from tools.reference.editor_pages import GROUPS
-from tools.reference.golden_example import CASES, case_of
+from tools.reference.editor_pages import CASES, GROUPS, case_of
 
 
 class _Yaml12(yaml.SafeLoader):

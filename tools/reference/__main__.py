@@ -6,9 +6,8 @@ from pathlib import Path
 
 from cli.commands.schema import FILES, text
 from tools.reference.app_settings import settings_page
-from tools.reference.check_page import check_page
 from tools.reference.editor_pages import editor_pages
-from tools.reference.file_pages import file_pages, index
+from tools.reference.file_pages import check_page, file_pages, index
 
 ROOT = Path(__file__).parents[2]
 EDITORS, FOLDER = ROOT / "docs/editors", ROOT / "docs/reference"

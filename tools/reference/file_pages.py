@@ -1,10 +1,11 @@
-"""The pages of docs/reference: every key of every file in the configuration folder, from its JSON schema."""
+"""The pages of docs/reference: every key of every file, from its JSON schema, and the findings of `busway check`."""
 
 import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from cli.commands.schema import text
+from shared.review.checks import CHECKS, Check, Severity
 from shared.tasks.steps import STEPS
 from tools.reference.option_lists import OptionLists
 
@@ -99,3 +100,36 @@ A duration is written as 80ms, 5m, 2h, 7d or in ISO 8601. For completion in your
 path of its schema: `# yaml-language-server: $schema=task.schema.json`.
 
 """
+
+
+_PAGE = """\
+# Findings of `busway check`
+
+<!-- Generated: make reference -->
+
+What does a finding mean? The finding itself says where it is and how to fix it. Those with a * need [the
+entities](../checks.md) of the namespaces.
+
+## Errors
+
+Messages certainly loop, get lost or stay behind.
+
+{errors}
+
+## Warnings
+
+They may be intended.
+
+{warnings}
+"""
+
+
+def check_page() -> str:
+    """Return the text of docs/reference/checks.md."""
+    errors = [check for check in CHECKS if check.severity is Severity.ERROR]
+    warnings = [check for check in CHECKS if check.severity is not Severity.ERROR]
+    return _PAGE.format(errors="\n".join(map(_line, errors)), warnings="\n".join(map(_line, warnings)))
+
+
+def _line(check: Check) -> str:
+    return f"- `{check.name}`{'*' if check.needs_entities else ''}: {check.meaning}"

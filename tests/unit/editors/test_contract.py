@@ -33,7 +33,7 @@ from shared.tasks.steps import STEPS
 from shared.testing import NOW, edited, message
 from tests.editor_cases import Case, assembled_task, prepared
 from tests.messages import delivered
-from tools.reference.golden_example import case_of
+from tools.reference.editor_pages import case_of
 
 # Editors that set ids, set keys, or draw something new each time: content keys, and the nonce of ECDSA.
 GIVES_IDS = {"split", "batch"}
