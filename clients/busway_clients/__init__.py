@@ -40,12 +40,12 @@ from busway_clients.receivers.stores.store import MemoryStore as MemoryStore
 from busway_clients.receivers.stores.store import SqliteStore as SqliteStore
 from busway_clients.receivers.stores.store import State as State
 from busway_clients.receivers.stores.store import Store as Store
-from busway_clients.senders.delivery import Delivery as Delivery
-from busway_clients.senders.delivery import Outcome as Outcome
 from busway_clients.senders.outbox import Accepted as Accepted
 from busway_clients.senders.outbox import Drained as Drained
 from busway_clients.senders.outbox import Held as Held
 from busway_clients.senders.outbox import Outbox as Outbox
+from busway_clients.senders.outcome import Delivery as Delivery
+from busway_clients.senders.outcome import Outcome as Outcome
 from busway_clients.senders.roles import FileRoles as FileRoles
 from busway_clients.senders.roles import MemoryRoles as MemoryRoles
 from busway_clients.senders.roles import Roles as Roles

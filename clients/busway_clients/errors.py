@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from busway_clients.senders.delivery import Outcome
+    from busway_clients.senders.outcome import Outcome
 
 
 class ClientsError(Exception):

@@ -13,8 +13,9 @@ from busway_clients._sync.closing import Closing
 from busway_clients._sync.sender_link import SenderLink
 from busway_clients.concurrency.threads import SideTask
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, Outcome, deadline_of, prepare, send_failed
+from busway_clients.senders.delivery import TIMEOUT, deadline_of, prepare, send_failed
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed
+from busway_clients.senders.outcome import Outcome
 
 Success = Literal["any", "all"]
 Now = Callable[[], datetime]

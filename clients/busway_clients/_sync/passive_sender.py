@@ -14,8 +14,6 @@ from busway_clients.concurrency.threads import is_acquired_within
 from busway_clients.errors import WrongUse
 from busway_clients.senders.delivery import (
     TIMEOUT,
-    Delivery,
-    Outcome,
     deadline_of,
     failed_delivery,
     prepare,
@@ -23,6 +21,7 @@ from busway_clients.senders.delivery import (
 )
 from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf
+from busway_clients.senders.outcome import Delivery, Outcome
 from busway_clients.senders.roles import RoleStore
 
 

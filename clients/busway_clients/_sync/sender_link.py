@@ -10,9 +10,10 @@ from azure.servicebus import ServiceBusSender
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients.concurrency.threads import Lock, SideTask, answer_of, is_acquired_within
-from busway_clients.senders.delivery import Delivery, failed_delivery, fits, ids_of, seconds_until
+from busway_clients.senders.delivery import failed_delivery, fits, ids_of, seconds_until
 from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
+from busway_clients.senders.outcome import Delivery
 
 _GRACE_SECONDS = 1.5
 """The SDK may exceed its timeout by this much."""

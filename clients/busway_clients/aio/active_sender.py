@@ -12,8 +12,9 @@ from busway_clients.aio.closing import Closing
 from busway_clients.aio.sender_link import SenderLink
 from busway_clients.concurrency.tasks import SideTask
 from busway_clients.errors import WrongUse
-from busway_clients.senders.delivery import TIMEOUT, Outcome, deadline_of, prepare, send_failed
+from busway_clients.senders.delivery import TIMEOUT, deadline_of, prepare, send_failed
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf, copy_of, delayed
+from busway_clients.senders.outcome import Outcome
 
 Success = Literal["any", "all"]
 Now = Callable[[], datetime]

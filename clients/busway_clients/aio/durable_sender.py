@@ -7,10 +7,11 @@ from typing import Protocol
 
 from busway_clients.concurrency.tasks import Event, Lock, answer_of, in_thread, is_set_within
 from busway_clients.errors import ClientsError, OutboxFull, SendFailed, StoreUnavailable
-from busway_clients.senders.delivery import TIMEOUT, Outcome, ids_of, is_at_fault, is_outage, prepare
+from busway_clients.senders.delivery import TIMEOUT, ids_of, is_at_fault, is_outage, prepare
 from busway_clients.senders.error_kinds import describe
 from busway_clients.senders.messages import Messages, OutgoingMessage, SessionOf
 from busway_clients.senders.outbox import Accepted, Drained, Outbox, Waiting
+from busway_clients.senders.outcome import Outcome
 
 _LOGGER = logging.getLogger("busway_clients.senders.outbox")
 _BATCH_MESSAGES = 200
