@@ -38,6 +38,13 @@ def test_package_depends_on_the_sdk_only() -> None:
     }
 
 
+def test_sdk_reports_a_settlement_that_was_not_applied() -> None:
+    """SR76: up to 7.14.3 a share of the completed messages came again, without an error (python 48143)."""
+    (sdk,) = project()["dependencies"]
+    earliest = sdk.partition(">=")[2].partition(",")[0]
+    assert tuple(map(int, earliest.split("."))) >= (7, 15)
+
+
 def test_missing_extra_is_named() -> None:
     script = textwrap.dedent("""
         import importlib, sys
