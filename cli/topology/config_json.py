@@ -72,9 +72,6 @@ def not_in_a_file(namespace: Namespace) -> list[str]:
     """Return what a Config.json of *namespace* cannot hold."""
     found = []
     for entity in namespace.sorted():
-        idle = entity.settings.get("auto_delete_on_idle")
-        if idle is not None:
-            found.append(f"{entity.name}: is deleted when idle for {text_of(idle)}")
         for rule in entity.rules:
             if rule.parameters:
                 found.append(f"{entity.name}: rule {rule.name} has parameters")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
 from shared.errors import Problem
-from shared.review.checks import FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
+from shared.review.checks import DELETES_ITSELF, FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
 from shared.rules import CorrelationFilter
 from shared.tasks.topology import TOPOLOGY
 
@@ -99,6 +99,8 @@ def caveats_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: N
                     "make its consumers idempotent, or say `duplicate_detection: true` in topology.yaml if it is new"
                 )
                 yield f"{where}: {text}: {remedy}"
+        if entity.settings.get("auto_delete_on_idle") is not None:
+            yield _line(where, DELETES_ITSELF)
         if entity.settings.get("support_ordering") is False:
             yield _line(where, NO_SUPPORT_ORDERING)
         if need.is_target and entity.settings.get("forward_to"):

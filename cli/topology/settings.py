@@ -54,7 +54,7 @@ SETTINGS = {
     ),
     "enable_partitioning": Known(_QUEUE | _TOPIC, "--enable-partitioning", default=False),
     "support_ordering": Known(_TOPIC, "--support-ordering", default=True),
-    "auto_delete_on_idle": Known(_ALL, is_noticed=False),
+    "auto_delete_on_idle": Known(_ALL, default=timedelta.max, is_noticed=False),
     "user_metadata": Known(_ALL, is_noticed=False),
     "partition_count": Known(_HUB, "--partition-count"),
 }

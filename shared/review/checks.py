@@ -370,6 +370,14 @@ FORWARDED = _check(
     "let the task send to the last entity of the chain",
     needs_entities=True,
 )
+DELETES_ITSELF = _check(
+    _WARNING,
+    "deletes-itself",
+    "The entity deletes itself, with all its messages, once it was idle for AutoDeleteOnIdle: while the task is off or "
+    "paused, and with sessions also while the task waits for one.",
+    "let the entity live for ever, with `--auto-delete-on-idle P10675199D` of `az servicebus`",
+    needs_entities=True,
+)
 SHORT_DUPLICATE_WINDOW = _check(
     _WARNING,
     "short-duplicate-window",

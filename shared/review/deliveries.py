@@ -5,7 +5,7 @@ from datetime import timedelta
 from math import ceil
 
 from shared.review import checks
-from shared.review.entities import Queue, Topic
+from shared.review.entities import Queue, Subscription, Topic
 from shared.review.findings import Finding
 from shared.review.known_properties import key_of
 from shared.review.network import Network
@@ -25,6 +25,7 @@ def findings(network: Network) -> Iterator[Finding]:
     for task in network.tasks:
         yield from _attempts(network, task)
         yield from _time_to_live(network, task)
+        yield from _lives(network, task)
         topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
         yield from _order(topic, None, network.label(task.source), network.place(task, "source"))
         for branch in task.branches():
@@ -51,6 +52,23 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
     if lasts < OUTAGE:
         count = f"{deliverer.max_delivery_count} deliveries of {lock if is_ambiguous else hold}"
         yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
+
+
+def _lives(network: Network, task: TaskFile) -> Iterator[Finding]:
+    """Yield the entities of a task that delete themselves (azure-service-bus 439)."""
+    source, here = task.source, network.connection(task.source.connection)
+    used: list[tuple[str, str, Queue | Subscription | Topic | None]] = [
+        ("source", network.label(source), network.entities.deliverer(here, source)),
+        ("source", f"the topic of {network.label(source)}", network.entities.topic(here, source.topic)),
+    ]
+    ends = [(branch.path, branch.target) for branch in task.branches()]
+    for path, target in ends if task.rejects is None else [*ends, ("rejects", task.rejects)]:
+        taker = network.entities.taker(network.connection(target.connection), target)
+        used.append((path, network.label(target), taker))
+    for path, label, entity in used:
+        if entity is not None and entity.auto_delete_on_idle is not None:
+            seen = f"{label} is deleted once it was idle for {entity.auto_delete_on_idle}"
+            yield Finding(checks.DELETES_ITSELF, network.place(task, path), seen)
 
 
 def _order(topic: Topic | None, queue: Queue | None, label: str, place: str) -> Iterator[Finding]:

@@ -218,10 +218,11 @@ def test_what_cannot_change_in_place_has_a_way_round(pair: Site, administer: Adm
         ({"enable_partitioning": True, "requires_duplicate_detection": True}, "Such an entity takes no batches"),
         ({"enable_partitioning": True}, "west/orders: does not detect duplicates, because it is partitioned"),
         ({"support_ordering": False}, "west/orders: The topic does not support ordering"),
+        ({"auto_delete_on_idle": timedelta(hours=1)}, "west/orders: The entity deletes itself"),
         ({"requires_duplicate_detection": True}, ""),
     ],
 )
-def test_plan_warns_of_a_topic_that_takes_no_batches_or_keeps_no_order(
+def test_plan_warns_of_a_topic_that_takes_no_batches_keeps_no_order_or_deletes_itself(
     pair: Site, settings: dict[str, Any], expected: str
 ) -> None:
     pair.administrator("west").create_topic("orders", **settings)

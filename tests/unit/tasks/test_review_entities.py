@@ -152,6 +152,16 @@ def test_a_topic_that_slows_messages_down_or_reorders_them_is_found(
     assert [name for name, _ in found(one, east={"Topics": topics})] == expected
 
 
+def test_entities_that_delete_themselves_are_found(found: Callable[..., list[tuple[str, str]]]) -> None:
+    """SS25: a task that is off receives nothing, and a receiver that waits for a session does not count as use."""
+    one = task("t", "{connection: west, topic: orders, subscription: all}", to("east"))
+    idle = {"AutoDeleteOnIdle": "P1D"}
+    west = {"Topics": [{"Name": "orders", "Subscriptions": [{"Name": "all", "Properties": idle}]}]}
+    queues = [{"Name": "orders", "Properties": idle}]
+    places = [path for name, path in found(one, west=west, east={"Queues": queues}) if name == "deletes-itself"]
+    assert places == ["source", "routes[0].target"]
+
+
 def test_entities_that_forward_are_found(found: Callable[..., list[tuple[str, str]]]) -> None:
     one = task("t", "{connection: west, queue: orders}", to("east"))
     queues = [

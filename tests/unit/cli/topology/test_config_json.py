@@ -43,3 +43,15 @@ def test_typed_values_of_correlation_filters_are_kept_or_reported(
     assert [report.partition("rule r ")[2] for report in reports] == ([] if reported is None else [reported])
     # What is not reported selects the same messages.
     assert (found.rules == (rule,)) == (reported is None)
+
+
+def test_idle_time_of_an_entity_is_kept_except_for_the_emulators(tmp_path: Path) -> None:
+    """SS25: `busway check` warns of it, and the local broker deletes the entity as well."""
+    queue = Entity(Name(Kind.QUEUE, ("q",)), {"auto_delete_on_idle": timedelta(hours=1)})
+    file = tmp_path / "west.json"
+    file.write_text(document_of(Namespace([queue])), encoding="utf-8")
+    [read] = load_config([file])
+    found = namespace_in(read).find(queue.name)
+    assert found is not None
+    assert found.settings["auto_delete_on_idle"] == timedelta(hours=1)
+    assert "AutoDeleteOnIdle" not in document_of(Namespace([queue]), for_emulator=True)
