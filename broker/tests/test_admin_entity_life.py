@@ -11,6 +11,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBu
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusQuotaExceededError,
 )
 
@@ -243,6 +244,21 @@ def test_an_idle_queue_deletes_itself() -> None:
         assert broker.inspect("west", lambda west: "idle" in west.queues)
         broker.advance(2)
         assert broker.inspect("west", lambda west: "idle" not in west.queues)
+
+
+def test_a_queue_with_sessions_deletes_itself_while_a_receiver_waits_for_one() -> None:
+    """SS25."""
+    clock = ManualClock(dt.datetime.now(dt.UTC))
+    config = QueueConfig(name="idle", requires_session=True, auto_delete_on_idle=dt.timedelta(minutes=5))
+    with RunningBroker([NamespaceConfig(name="west", queues=(config,))], clock) as broker:
+        text = broker.connection_string("west")
+        with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+            broker.advance(200)
+            waiting = client.get_queue_receiver("idle", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+            with pytest.raises(OperationTimeoutError), waiting:
+                pass
+            broker.advance(101)
+            assert broker.inspect("west", lambda west: "idle" not in west.queues)
 
 
 def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(

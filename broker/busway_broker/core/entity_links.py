@@ -23,6 +23,11 @@ class Use(Enum):
 class EntityLink(Protocol):
     """A link that the broker can end."""
 
+    @property
+    def is_attached(self) -> bool:
+        """Return whether the broker has answered its attach: one that waits for a session has no answer yet."""
+        ...
+
     def force_detach(self, refusal: Refusal) -> None:
         """End the link with a reason."""
         ...
@@ -59,8 +64,9 @@ class EntityLinks:
         return sum(link is use for links in at for link in links.values())
 
     def are_at(self, path: str) -> bool:
-        """Return whether there is a link of the entity at *path*, a topic's subscriptions included."""
-        return any(each == path or each.startswith(path + _SUBSCRIPTIONS) for each in self._links)
+        """Return whether there is an open link of the entity at *path*, a topic's subscriptions included."""
+        at = (links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS))
+        return any(link.is_attached for links in at for link in links)
 
     def detach(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
         """End the links of the entity at *path* that have one of these purposes."""
@@ -92,9 +98,9 @@ class IdleEntities:
     Calls *remove* for each entity that nobody has used for a while (AutoDeleteOnIdle); an owner of a timer.
 
     An entity is used while a link is attached to it, while it has scheduled messages, and when it is created or
-    changed. A topic is used while one of its subscriptions is.
+    changed. A topic is used while one of its subscriptions is. A receiver that waits for a session does not use it.
 
-    Source: Microsoft Learn, "Message expiration", temporary entities.
+    Sources: Microsoft Learn, "Message expiration", temporary entities; Azure/azure-service-bus issue 439 for sessions.
     """
 
     def __init__(

@@ -10,7 +10,6 @@ from busway_broker.core.entity_links import Use
 from busway_broker.core.namespace import Entity, Namespace, path_of, top_level
 from busway_broker.core.on_demand import create_missing
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import milliseconds
 from busway_broker.core.usage import check_can_manage, check_can_receive, check_can_send
 from busway_broker.errors import Refusal
 from busway_broker.faults import Fault, Operation
@@ -113,7 +112,6 @@ def _registered(link: Link, path: str, use: Use) -> Link:
         entity = namespace.entity_of(path)
         _CHECKS[use](entity.path, entity.config.status)
         link.times = entity.times
-        link.times.accessed_at = milliseconds(namespace.clock)
         if use is not Use.MANAGE and limits.link_idle is not None:
             link.idle_limit = limits.link_idle // timedelta(milliseconds=1)
         if use is Use.RECEIVE:

@@ -62,6 +62,7 @@ class Link:
         """Send the attach that opens the link."""
         self.is_attached = True
         self.use()
+        self._note_access()
         if self.idle_limit is not None:
             self.session.connection.namespace.timers.set(self, self.used_at + self.idle_limit)
         peer = self.peer
@@ -162,9 +163,13 @@ class Link:
             namespace.timers.forget(self)
             if self._is_counted:
                 self.session.connection.open_links.remove()
-            if self.times is not None:
-                self.times.accessed_at = milliseconds(namespace.clock)
+            if self.is_attached:
+                self._note_access()
             self.on_release()
+
+    def _note_access(self) -> None:
+        if self.times is not None:
+            self.times.accessed_at = milliseconds(self.session.connection.namespace.clock)
 
     def on_release(self) -> None:
         """Release what this kind of link holds."""
