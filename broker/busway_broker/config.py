@@ -207,7 +207,8 @@ class NamespaceConfig:
     others of an entity without sessions, as was reported of Azure; otherwise it returns to its place. As many
     messages of a partition as lock_group_size have the lock of the first of them. on_demand creates entities at their
     first use (`core/on_demand.py`); None refuses unknown ones, as Azure does. The counts of the administration are up
-    to counts_lag old.
+    to counts_lag old. Where a message expires_lazily, it stays until somebody receives from its entity; where
+    deferred_expire, deferred ones do too.
     """
 
     name: str
@@ -228,6 +229,8 @@ class NamespaceConfig:
     max_receivers: int | None = None
     on_demand: OnDemand | None = None
     counts_lag: timedelta = DEFAULT_COUNTS_LAG
+    expires_lazily: bool = False
+    deferred_expire: bool = False
     links: LinkLimits = LinkLimits()
 
     def missing_targets(self) -> Iterator[tuple[str, str]]:

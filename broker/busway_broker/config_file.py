@@ -148,6 +148,8 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
         counts_lag=reader.optional_duration("CountsLag", DEFAULT_COUNTS_LAG) or timedelta(),
+        expires_lazily=reader.flag("ExpiresLazily"),
+        deferred_expire=reader.flag("DeferredExpire"),
         links=_read_links(reader),
         pairing=_read_pairing(reader),
     )

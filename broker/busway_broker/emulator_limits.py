@@ -50,7 +50,9 @@ _UNSUPPORTED = {
     NamespaceConfig: (
         "accepts_entra_tokens",
         "counts_lag",
+        "deferred_expire",
         "disable_local_auth",
+        "expires_lazily",
         "geo_replicated",
         "lock_group_size",
         "links",

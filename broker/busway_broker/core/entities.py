@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, overload
 
-from busway_broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
+from busway_broker.config import EntityStatus, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import Content
 from busway_broker.core.forwarding import Forwarding
 from busway_broker.core.incoming import IncomingMessages
@@ -47,23 +47,8 @@ class Forwarder(Protocol):
     """The namespace as its entities see it: it forwards messages, and names its options and the recorder of changes."""
 
     @property
-    def released_go_last(self) -> bool:
-        """Return whether a released message goes behind all others."""
-        ...
-
-    @property
-    def lock_group_size(self) -> int:
-        """Return how many messages of a partition share a lock."""
-        ...
-
-    @property
-    def session_handover(self) -> timedelta:
-        """Return for how long a session is locked after its receiver has closed."""
-        ...
-
-    @property
-    def counts_lag(self) -> timedelta:
-        """Return how old the counts of the administration may be."""
+    def config(self) -> NamespaceConfig:
+        """Return the options of the namespace."""
         ...
 
     @property
@@ -154,23 +139,22 @@ class Backlog:
 
     def _options(self) -> StoreOptions:
         config = self.config
-        return StoreOptions(
-            lock_duration=_milliseconds(config.lock_duration),
+        return replace(
+            self._dead_letter_options(),
             max_delivery_count=config.max_delivery_count,
             time_to_live=_milliseconds(config.default_message_time_to_live),
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-            released_go_last=self._forwarder.released_go_last,
-            lock_group_size=self._forwarder.lock_group_size,
-            session_handover=_milliseconds(self._forwarder.session_handover),
-            counts_lag=_milliseconds(self._forwarder.counts_lag),
+            lock_group_size=self._forwarder.config.lock_group_size,
+            session_handover=_milliseconds(self._forwarder.config.links.session_handover),
+            expires_lazily=self._forwarder.config.expires_lazily,
+            deferred_expire=self._forwarder.config.deferred_expire,
         )
 
     def _dead_letter_options(self) -> StoreOptions:
-        lock_duration = _milliseconds(self.config.lock_duration)
         return StoreOptions(
-            lock_duration=lock_duration,
-            released_go_last=self._forwarder.released_go_last,
-            counts_lag=_milliseconds(self._forwarder.counts_lag),
+            lock_duration=_milliseconds(self.config.lock_duration),
+            released_go_last=self._forwarder.config.released_go_last,
+            counts_lag=_milliseconds(self._forwarder.config.counts_lag),
         )
 
     def enqueue(
@@ -260,7 +244,7 @@ class Queue:
             numbers=numbers,
             enqueue=self.backlog.enqueue,
             duplicate_window=_duplicate_window(config),
-            counts_lag=_milliseconds(forwarder.counts_lag),
+            counts_lag=_milliseconds(forwarder.config.counts_lag),
         )
         self.incoming.recorder = forwarder.recorder
 
@@ -376,7 +360,7 @@ class Topic:
             numbers=numbers,
             enqueue=self._enqueue,
             duplicate_window=_duplicate_window(config),
-            counts_lag=_milliseconds(forwarder.counts_lag),
+            counts_lag=_milliseconds(forwarder.config.counts_lag),
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
 

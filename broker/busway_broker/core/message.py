@@ -57,14 +57,14 @@ class StoredMessage:
         time_to_live = self.time_to_live
         return self.enqueued_time + time_to_live if time_to_live is not None and self.does_expire else None
 
-    def is_expired(self, now: int) -> bool:
-        """Return whether the time to live has passed; a deferred message does not expire."""
+    def is_expired(self, now: int, *, if_deferred: bool = False) -> bool:
+        """Return whether the time to live has passed; a deferred message does not expire, except *if_deferred*."""
         time_to_live = self.time_to_live
         return (
             time_to_live is not None
             and self.does_expire
             and self.enqueued_time + time_to_live <= now
-            and self.state is State.ACTIVE
+            and (self.state is State.ACTIVE or if_deferred)
         )
 
     def encode(self, *, with_lock: bool = True) -> bytes:

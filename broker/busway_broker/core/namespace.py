@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import timedelta
 
 from busway_broker import errors
 from busway_broker.config import NamespaceConfig
@@ -121,26 +120,6 @@ class Namespace:
             if not isinstance(each, Topic):
                 each.backlog.forwarding.lose(entity.path)
         self.links.detach_deleted(entity.path.lower(), deleted(entity.path))
-
-    @property
-    def released_go_last(self) -> bool:
-        """Return whether a released message goes behind all others."""
-        return self.config.released_go_last
-
-    @property
-    def lock_group_size(self) -> int:
-        """Return how many messages of a partition share a lock."""
-        return self.config.lock_group_size
-
-    @property
-    def session_handover(self) -> timedelta:
-        """Return for how long a session is locked after its receiver has closed."""
-        return self.config.links.session_handover
-
-    @property
-    def counts_lag(self) -> timedelta:
-        """Return how old the counts of the administration may be."""
-        return self.config.counts_lag
 
     # Addresses
 

@@ -56,6 +56,7 @@ class SessionStore(MessageStore):
 
     def accept(self, session_id: str, consumer: SessionConsumer) -> MessageSession:
         """Lock a session by id, even if empty; Refusal(SESSION_CANNOT_BE_LOCKED) while nobody else can."""
+        self._collect_expired()
         session = self._session(session_id)
         if session.owner is not None or session_id in self._in_handover:
             raise Refusal(
@@ -67,6 +68,7 @@ class SessionStore(MessageStore):
 
     def accept_next(self, consumer: SessionConsumer, deadline: int) -> None:
         """Lock the next session that has messages; the consumer is called with it, or when the deadline has passed."""
+        self._collect_expired()
         self._waiting[consumer] = deadline
         self._timers.set(self, deadline)
         available = [*self._available.values()]
@@ -241,6 +243,10 @@ class SessionStore(MessageStore):
             NOT_ALLOWED,
             "It is not possible for an entity that requires sessions to create a non-sessionful message receiver.",
         )
+
+    @property
+    def _is_received_from(self) -> bool:
+        return bool(self._held or self._waiting)
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
         session_id = message.content.session_id

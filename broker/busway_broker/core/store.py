@@ -7,10 +7,11 @@ The messages of one queue, subscription or dead-letter sub-queue, and their lock
 3. An expired lock, abandoning and deferring count as attempts; releasing and closing a session's receiver do not. In a
    dead-letter queue an expired lock does not count.
 4. A locked message does not expire before its lock ends; a deferred one never expires.
+5. As options, a message that has expired stays until somebody receives from the entity, and deferred ones expire too.
 
 Sources: Microsoft Learn, "Message transfers, locks, and settlement", "Message expiration", "Message deferral"; issue
-35846 of Azure/azure-sdk-for-net for released messages, 53437 for dead-letter queues; issue 375 of
-Azure/azure-service-bus for deferring.
+35846 of Azure/azure-sdk-for-net for released messages, 53437 for dead-letter queues, 30252 for deferred messages that
+expire; issue 375 of Azure/azure-service-bus for deferring.
 """
 
 import heapq
@@ -45,6 +46,8 @@ class StoreOptions:
     lock_group_size: int = 1
     session_handover: int = 0
     counts_lag: int = 0
+    expires_lazily: bool = False
+    deferred_expire: bool = False
 
 
 type DeadLetter = Callable[[StoredMessage, str, str], None]
@@ -162,6 +165,7 @@ class MessageStore:
     def join(self, consumer: Consumer) -> None:
         """Deliver to *consumer* from now on."""
         self._ready.join(consumer)
+        self._collect_expired()
 
     def leave(self, consumer: Consumer) -> None:
         """Stop delivering to *consumer*; its unsettled messages stay locked until the locks expire."""
@@ -282,7 +286,7 @@ class MessageStore:
                     "MaxDeliveryCountExceeded",
                     f"Message could not be consumed after {limit} delivery attempts.",
                 )
-            elif message.is_expired(now):
+            elif self._has_expired(message, now):
                 self._expire(message)
             elif message.state is State.ACTIVE and self.forward is not None and self.forward(message):
                 self._forget(message)
@@ -370,11 +374,28 @@ class MessageStore:
 
     def advance(self, now: int) -> None:
         """Expire messages and locks that are due."""
-        for number in self._expiries.pop_due(now):
-            message = self.messages[number]
-            if message.lock_token is None and message.is_expired(now):
-                self._expire(message)
+        due = self._expiries.pop_due(now)
+        if self._is_received_from or not self.options.expires_lazily:
+            for number in due:
+                message = self.messages[number]
+                if message.lock_token is None and self._has_expired(message, now):
+                    self._expire(message)
         self._end_locks(now)
+
+    @property
+    def _is_received_from(self) -> bool:
+        return bool(self._ready.consumers)
+
+    def _has_expired(self, message: StoredMessage, now: int) -> bool:
+        return message.is_expired(now, if_deferred=self.options.deferred_expire)
+
+    def _collect_expired(self) -> None:
+        """Expire what has stayed because nobody received."""
+        if self.options.expires_lazily:
+            now = milliseconds(self._clock)
+            for message in [*self.messages.values()]:
+                if message.lock_token is None and self._has_expired(message, now):
+                    self._expire(message)
 
     def expire_locks(self) -> None:
         """End all locks as if they had expired."""

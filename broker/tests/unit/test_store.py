@@ -132,6 +132,53 @@ def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: N
     assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
 
 
+def lazy(clock: ManualClock, **options: bool) -> Namespace:
+    queue = QueueConfig(name="q", dead_lettering_on_message_expiration=True)
+    sessions = QueueConfig(name="s", requires_session=True, dead_lettering_on_message_expiration=True)
+    return Namespace(NamespaceConfig(name="n", queues=(queue, sessions), **options), clock)
+
+
+def identities(namespace: Namespace, path: str) -> list[str]:
+    return [identity(stored) for stored in namespace.store(path).peek(0)]
+
+
+def test_an_expired_message_stays_until_somebody_receives(clock: ManualClock) -> None:
+    """SR51, SS52: the service need not remove it before, and peeks show it."""
+    namespace = lazy(clock, expires_lazily=True)
+    send(namespace, "q", "short", "other", time_to_live=10_000)
+    send(namespace, "q", "long")
+    pass_time(namespace, clock, 3600)
+    assert identities(namespace, "q") == ["short", "other", "long"]
+    assert [text for _, text in join(namespace, "q", 1).taken] == ["long"]
+    assert identities(namespace, "q/$deadletterqueue") == ["short", "other"]
+    send(namespace, "q", "next", time_to_live=10_000)
+    pass_time(namespace, clock, 11)
+    assert identities(namespace, "q/$deadletterqueue") == ["short", "other", "next"]
+
+
+def test_an_expired_message_of_a_session_stays_until_somebody_waits_for_a_session(clock: ManualClock) -> None:
+    namespace = lazy(clock, expires_lazily=True)
+    send(namespace, "s", "short", time_to_live=10_000, session_id="a")
+    pass_time(namespace, clock, 3600)
+    assert identities(namespace, "s") == ["short"]
+    store = namespace.store("s")
+    assert isinstance(store, SessionStore)
+    taker = Taker(store, credit=1)
+    store.accept_next(taker, 2**50)
+    assert (taker.session, identities(namespace, "s/$deadletterqueue")) == (None, ["short"])
+
+
+def test_a_deferred_message_can_expire(clock: ManualClock) -> None:
+    """SS24: one user saw it."""
+    namespace = lazy(clock, deferred_expire=True)
+    send(namespace, "q", "early", "late", time_to_live=40_000)
+    taker = join(namespace, "q", 2)
+    taker.store.defer(taker.taken[0][0])
+    pass_time(namespace, clock, 41)
+    taker.store.defer(taker.taken[1][0])
+    assert (identities(namespace, "q"), identities(namespace, "q/$deadletterqueue")) == ([], ["early", "late"])
+
+
 def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: Namespace) -> None:
     send(namespace, "q", "a")
     taker = join(namespace, "q", 1)
