@@ -14,6 +14,7 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from shared.clock import Clock
 from shared.ends.azure_amqp.raw_link import Delivery
+from shared.errors import TargetUnavailable
 from shared.resend.peek import by_partition, partition_of
 from shared.resend.places import Place
 from shared.resend.receiver import Receiver, by_halves, unavailable
@@ -48,12 +49,16 @@ class TargetReceivers:
         return self._receiver
 
     async def keep(self) -> None:
-        """Renew the lock of the session; raises TargetUnavailable if it was lost."""
+        """Renew the lock of the session; raises TargetUnavailable if it was lost, and then it is accepted again."""
         receiver, now = self._receiver, asyncio.get_running_loop().time()
         if receiver is None or receiver.session_id is None or now < self._renewed + _RENEWAL_SECONDS:
             return
-        with unavailable(self._place):
-            await receiver.management.renew_session_lock(receiver.session_id, TIMEOUT_SECONDS)
+        try:
+            with unavailable(self._place):
+                await receiver.management.renew_session_lock(receiver.session_id, TIMEOUT_SECONDS)
+        except TargetUnavailable:
+            await self.close()
+            raise
         self._renewed = now
 
     async def close(self) -> None:

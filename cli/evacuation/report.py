@@ -167,7 +167,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
     print_counts(
         *((result.moved[share], f"moved: {share}") for share in Share),
         (result.states, "session states moved"),
-        (result.gone, "gone: another receiver has taken them meanwhile"),
+        (result.gone, "gone: they have expired, or another receiver has taken them meanwhile"),
     )
     print_left((key, reason) for (_, key), reason in result.left.items())
     _print_unseen(pair)

@@ -169,7 +169,7 @@ def announce(found: Inventory, verb: str) -> bool:
 
 def print_rest(result: Result) -> None:
     """Print how many messages were not done: gone, or left for each reason."""
-    print_counts((result.gone, "gone: another receiver has taken them meanwhile"))
+    print_counts((result.gone, "gone: they have expired, or another receiver has taken them meanwhile"))
     print_left(result.left.items())
 
 

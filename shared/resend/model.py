@@ -125,7 +125,7 @@ class ResendStep(Struct, frozen=True):
 
     sent: int
     completed: Annotated[int, Meta(description="an earlier request had sent them")]
-    gone: Annotated[int, Meta(description="another receiver has taken them")]
+    gone: Annotated[int, Meta(description="they have expired, or another receiver has taken them")]
     waiting: Annotated[int, Meta(description="not reached in the time of one request")]
     left: list[Left]
     error: str | None = None

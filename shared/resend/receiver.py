@@ -7,9 +7,10 @@ A message that is not wanted is held until the end, because one that is given ba
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Self
+from typing import NamedTuple, Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
@@ -39,6 +40,13 @@ _RENEW_BELOW, _SEND_ABOVE = 0.6, 0.3
 _SHORTEST_LOCK = 1.0
 
 
+class _Span(NamedTuple):
+    """When a lock ends, a time of the event loop, and the seconds that it has until then."""
+
+    until: float
+    duration: float
+
+
 class Receiver:
     """Receives from one queue, subscription or dead-letter queue, or from one session of it; it is a `Source`."""
 
@@ -62,6 +70,7 @@ class Receiver:
         self._link: RawLink
         # When the lock of the session ends, in milliseconds since 1970 UTC.
         self._session_end: int | None = None
+        self._session = _Span(math.inf, 1.0)
         self.management: ManagementConnection
         """The node for other requests about the entity; one at a time."""
 
@@ -77,6 +86,7 @@ class Receiver:
             self.management = self._connection.management(self._link)
             if self._link.locked_until is not None:
                 self._session_end = round(datetime.fromisoformat(self._link.locked_until).timestamp() * 1000)
+                self._session = self._span(self._session_end)
             self._opened = stack.pop_all()
         return self
 
@@ -140,12 +150,15 @@ class Receiver:
                 await self._connection.raw.release(self._link, waiting)
 
     async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
-        """Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable."""
-        due = [message for message in messages if message.left < _RENEW_BELOW]
-        if not due:
-            return []
+        """
+        Renew the locks that end soon; return the messages whose lock was lost. Raises TargetUnavailable.
+
+        That of a session is renewed also while it has given no message.
+        """
         if self.session_id is not None:
-            return await self._renew_session(messages)
+            left = (self._session.until - asyncio.get_running_loop().time()) / self._session.duration
+            return await self._renew_session(messages) if left < _RENEW_BELOW else []
+        due = [message for message in messages if message.left < _RENEW_BELOW]
         lost: list[LockedMessage] = []
         for start in range(0, len(due), _TOKENS_AT_ONCE):
             lost += await by_halves(due[start : start + _TOKENS_AT_ONCE], self._renew_some, MessageLockLostError)
@@ -168,15 +181,18 @@ class Receiver:
             return [*messages]
         except (AzureError, OSError) as error:
             raise LockLost(f"{self.place}: the session cannot be renewed, {type(error).__name__}") from error
-        self._session_end = end
+        self._session_end, self._session = end, self._span(end)
         self._extend(messages, [end] * len(messages))
         return []
 
     def _extend(self, messages: Sequence[LockedMessage], ends: Sequence[int]) -> None:
-        now, clock = asyncio.get_running_loop().time(), self._clock.now().timestamp()
         for message, end in zip(messages, ends, strict=True):
-            message.duration = max(end / 1000 - clock, _SHORTEST_LOCK)
-            message.until = now + message.duration
+            message.until, message.duration = self._span(end)
+
+    def _span(self, end: int | None) -> _Span:
+        # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
+        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - self._clock.now().timestamp())
+        return _Span(asyncio.get_running_loop().time() + duration, duration)
 
     def held(self, delivery: Delivery) -> LockedMessage:
         """Return a message with its lock, or in a session with that of the session."""
@@ -184,10 +200,7 @@ class Receiver:
         end = self._session_end
         if end is None and letter.message is not None:
             end = letter.message.arrival.locked_until
-        # A clock that is ahead of the service's makes locks look shorter: they are renewed earlier, which is safe.
-        duration = max(_SHORTEST_LOCK, 0.0 if end is None else end / 1000 - self._clock.now().timestamp())
-        until = asyncio.get_running_loop().time() + duration
-        return LockedMessage(letter.key, delivery, letter, until, duration)
+        return LockedMessage(letter.key, delivery, letter, *self._span(end))
 
 
 @contextlib.contextmanager

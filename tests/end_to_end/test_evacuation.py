@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,17 @@ from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfi
 from busway_broker.core.content import read_content
 from busway_broker.core.message import State
 from busway_broker.core.namespace import Namespace
-from cli.evacuation import report
+from cli.evacuation import receivers, report
 from cli.evacuation.pairs import pairs_of
 from cli.evacuation.pauses import Pause
 from cli.evacuation.survey import Estimate, Share, Survey
 from cli.pause.entity import Entity
 from shared.amqp.values import string, timestamp
 from shared.ends.service_bus.output import ServiceBusOutput
+from shared.errors import TargetUnavailable
 from shared.resend import evidence
 from shared.resend.options import Options
+from shared.resend.places import Place
 from shared.resend.receiver import Receiver
 from shared.rules import Rule
 from shared.rules.rule import parse_filter
@@ -103,6 +107,62 @@ def test_a_partitioned_queue_moves_with_messages_in_every_state(site: Evacuation
     lines = [json.loads(line) for line in verdicts.read_text().splitlines()]
     assert [(line["verdict"], line["is_there"]) for line in lines] == [("moved", True)] * 4 * count
     assert site.probes(queue) == 0
+
+
+@pytest.mark.parametrize("queue", ["orders", "sessions"])
+def test_what_has_expired_moves_as_a_dead_letter_although_the_source_still_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queue: str
+) -> None:
+    """SR51: expired messages stay until somebody receives; SS24: deferred ones too. A session gives none of them."""
+    monkeypatch.setattr(evidence, "SETTLE_SECONDS", 0.0)
+    own = QueueConfig(
+        name=queue,
+        requires_session=queue == "sessions",
+        dead_lettering_on_message_expiration=True,
+        lock_duration=timedelta(seconds=5),
+    )
+    sites = [
+        NamespaceConfig(name=name, queues=(own,), expires_lazily=True, deferred_expire=True)
+        for name in ("west", "east")
+    ]
+    with EvacuationSite(tmp_path, sites) as site:
+        session = {"session_id": "s"} if queue == "sessions" else {}
+        with site.client("west").get_queue_sender(queue) as sender:
+            for name in ("deferred", "short"):
+                message = ServiceBusMessage(name, message_id=name, time_to_live=timedelta(seconds=2), **session)
+                sender.send_messages(message)
+                if name == "deferred":
+                    with site.receiver(f"west/{queue}", **session) as receiver:
+                        receiver.defer_message(receiver.receive_messages(1, max_wait_time=5)[0])
+            sender.send_messages(ServiceBusMessage("long", message_id="long", **session))
+        time.sleep(2.5)
+        assert site.names(queue, "west") == ["deferred deferred", "short active", "long active"]
+        done = site.evacuate(f"west/{queue}")
+        assert done.exit_code == 0, done.stdout + done.stderr
+        assert "2 gone: they have expired" in done.stdout
+        assert (site.names(queue, "west"), site.names(queue, "east")) == ([], ["long active"])
+        assert len(site.there(f"east/{queue}/$DeadLetterQueue")) == 2
+
+
+def test_a_session_of_the_target_that_was_lost_is_locked_again(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receivers, "_RENEWAL_SECONDS", 0.0)
+
+    async def hold() -> bytes | None:
+        targets = receivers.TargetReceivers(Place("east", "east", "EAST", "sessions"), site.settings)
+        await targets.of("s")
+        site.broker.faults("east").expire_locks("sessions")
+        with pytest.raises(TargetUnavailable, match="SessionLockLostError"):
+            await targets.keep()
+        receiver = await targets.of("s")
+        await targets.keep()
+        try:
+            return await receiver.management.session_state("s", 5.0)
+        finally:
+            await targets.close()
+
+    assert asyncio.run(hold()) is None
 
 
 def test_a_partition_key_moves_with_its_messages_in_order(site: EvacuationSite) -> None:
