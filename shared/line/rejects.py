@@ -10,6 +10,8 @@ Where rejected messages go: to `rejects`, or to the dead-letter queue of the sou
 
 from collections.abc import Sequence
 
+from shared.amqp.sections import split
+from shared.amqp.values import Malformed
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
@@ -28,6 +30,11 @@ _GOOD = frozenset(
 
 
 _MOST_BY_TASK, _MOST_BY_TARGET = 100, 10
+# Application properties and annotations of a message.
+_MOST_HEADER_BYTES = 64 * 1024
+# The names of the properties of a dead letter, and its annotations.
+_DEAD_LETTER_BYTES = 256
+_NEVER_FULL = 32 * 1024
 
 
 class RejectLimit:
@@ -181,4 +188,21 @@ def _description(item: Item, shares: Sequence[str]) -> str:
     if item.rejection is None:
         return ""
     where = "".join(f", {share}" for share in shares)
-    return f"{item.rejection.task}, {item.rejection.stage}{where}: {item.rejection.error.description}"
+    text = f"{item.rejection.task}, {item.rejection.stage}{where}: {item.rejection.error.description}"
+    return _fitting(text, to_set_aside(item.original), len(item.rejection.error.reason))
+
+
+def _fitting(text: str, content: bytes, others: int) -> str:
+    """
+    Return as much of *text* as a message with *content* has room for, beside *others* bytes of its dead letter.
+
+    The service cannot process a dead letter with larger headers, and does not say why (azure-sdk-for-js issue 4910).
+    """
+    if len(content) < _NEVER_FULL:
+        return text
+    try:
+        raw = split(content)
+    except Malformed:
+        return text
+    taken = len(raw.application_properties) + len(raw.message_annotations) + others + _DEAD_LETTER_BYTES
+    return text.encode("utf-8", "replace")[: max(_MOST_HEADER_BYTES - taken, 0)].decode("utf-8", "ignore")

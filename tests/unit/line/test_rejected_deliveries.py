@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from shared.amqp.values import string
 from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.line.rejection import REASON
 from shared.protocols import Outcome, Outgoing
@@ -58,6 +59,20 @@ def test_message_that_rejects_refuses_is_dead_lettered_at_its_source() -> None:
     assert line.deliver(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert [each for each, *_ in line.locks.dead] == [token(2)]
     assert line.journal.records[1].target == "west/orders/$DeadLetterQueue"
+
+
+@pytest.mark.parametrize(("size", "room"), [(100, 5_000), (60_000, 5_000), (62_000, 3_200), (65_200, 80)])
+def test_dead_letter_gets_only_a_description_that_its_headers_have_room_for(size: int, room: int) -> None:
+    """SS86, SR86: larger headers are answered with an internal error, each time, which would stop the task."""
+    line = Line(RejectsAtLength())
+    line.deliver(1, named={"p": string("x" * size)})
+    [(_, _, description)] = line.locks.dead
+    assert room - 100 <= len(description) <= 65_536 - size
+
+
+class RejectsAtLength(OutputThatAccepts):
+    def answer(self, message: Outgoing, /) -> BuswayError | None:  # noqa: ARG002 - all are refused
+        return MessageRejected("Poison", "y" * 5_000)
 
 
 # The same message twice in a batch, with its first lock expired
