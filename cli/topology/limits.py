@@ -28,6 +28,8 @@ _NAMES = {
 # Where a warning begins, in the share of a limit.
 _NEAR = 0.9
 MOST_ENTITIES, MOST_SUBSCRIPTIONS, MOST_SQL_FILTERS, MOST_CORRELATION_FILTERS = 10_000, 2_000, 2_000, 100_000
+MOST_PARTITIONED = 100
+"""Queues and topics of the Standard tier."""
 MOST_HUBS, MOST_GROUPS = 10, 20
 
 
@@ -51,7 +53,16 @@ def warnings_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: 
     names: dict[tuple[Kind, str], Name] = {entity.name.key: entity.name for entity in present.entities.values()}
     names |= {need.name.key: need.name for need in needed.values() if need.name.key not in names}
     kinds = Counter(kind for kind, _ in names)
+    partitioned = {
+        entity.name.key for entity in present.entities.values() if entity.settings.get("enable_partitioning")
+    }
+    partitioned |= {
+        need.name.key
+        for need in needed.values()
+        if (said := need.needs.get("enable_partitioning")) is not None and said.value is True
+    }
     counts = [
+        (alias, len(partitioned), MOST_PARTITIONED, "partitioned queues and topics (Standard tier)"),
         (alias, kinds[Kind.QUEUE] + kinds[Kind.TOPIC], MOST_ENTITIES, "queues and topics"),
         (alias, kinds[Kind.HUB], MOST_HUBS, "event hubs (Standard tier)"),
     ]

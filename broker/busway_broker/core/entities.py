@@ -29,6 +29,7 @@ from shared.rules import RuleEvaluationError
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
+_NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."
 _DEAD_LETTERS = "$DeadLetterQueue", "$Transfer/$DeadLetterQueue"
 
 
@@ -328,7 +329,7 @@ class Subscription:
     ) -> None:
         if self.config.requires_session and content.session_id is None:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
-            self.backlog.dead_letter(message, "Session ID is null.", "Session enabled entity, expected a session id.")
+            self.backlog.dead_letter(message, "Session ID is null.", _NO_SESSION_ID)
         else:
             self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops, longest_life=longest_life)
 

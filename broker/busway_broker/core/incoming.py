@@ -14,6 +14,8 @@ from busway_broker.core.timers import Timers
 from busway_broker.errors import Refusal
 from shared.clock import Clock
 
+_SHOWN_BITS = 0xFFFFFFFFFFFF
+
 
 class IncomingMessages:
     """
@@ -120,7 +122,9 @@ class IncomingMessages:
         """Raise Refusal(MESSAGE_NOT_FOUND) unless a scheduled message has this sequence number."""
         if number not in self.scheduled:
             self.reported.lose()
-            raise Refusal(errors.MESSAGE_NOT_FOUND, f"{self._path}: no scheduled message has sequence number {number}")
+            # As the service shows a number: without its upper bits (Azure/azure-service-bus issue 239).
+            text = f"Messages not found. Missing sequence numbers: {number & _SHOWN_BITS}"
+            raise Refusal(errors.MESSAGE_NOT_FOUND, text)
 
     def _forget(self, number: int) -> None:
         self.reported.look(milliseconds(self._clock))

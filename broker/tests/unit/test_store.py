@@ -179,6 +179,12 @@ def test_a_deferred_message_can_expire(clock: ManualClock) -> None:
     assert (identities(namespace, "q"), identities(namespace, "q/$deadletterqueue")) == ([], ["early", "late"])
 
 
+def test_cancelling_what_is_not_scheduled_shows_the_number_without_its_upper_bits(namespace: Namespace) -> None:
+    """SS54, SR92: nobody can read the number from the text."""
+    with pytest.raises(Refusal, match=r": Messages not found\. Missing sequence numbers: 1524$"):
+        namespace.queue("q").incoming.cancel([10_696_049_115_006_452])
+
+
 def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: Namespace) -> None:
     send(namespace, "q", "a")
     taker = join(namespace, "q", 1)

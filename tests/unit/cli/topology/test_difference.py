@@ -158,3 +158,14 @@ def test_warns_before_the_limits_of_the_service() -> None:
         "west/t: 1800 SQL rules, which is near the service's limit of 2000",
     ]
     assert list(warnings_of("west", needed, Namespace([Entity(topic), *full[1:]]))) == []
+
+
+def test_warns_before_the_namespace_has_too_many_partitioned_entities() -> None:
+    """SS97."""
+    said = {"enable_partitioning": True}
+    present = [Entity(Name(Kind.QUEUE, (f"q{number}",)), said) for number in range(100)]
+    topic = Needed(Name(Kind.TOPIC, ("t",)), {"enable_partitioning": Need(True, "topology.yaml")})
+    assert list(warnings_of("west", {topic.name.key: topic}, Namespace(present))) == [
+        "west: 101 partitioned queues and topics (Standard tier), which exceeds the service's limit of 100"
+    ]
+    assert list(warnings_of("west", {}, Namespace(present[:89]))) == []
