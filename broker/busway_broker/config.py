@@ -208,7 +208,7 @@ class NamespaceConfig:
     messages of a partition as lock_group_size have the lock of the first of them. on_demand creates entities at their
     first use (`core/on_demand.py`); None refuses unknown ones, as Azure does. The counts of the administration are up
     to counts_lag old. Where a message expires_lazily, it stays until somebody receives from its entity; where
-    deferred_expire, deferred ones do too.
+    deferred_expire, deferred ones do too. Subscriptions get their copies copy_delay after the topic.
     """
 
     name: str
@@ -231,6 +231,7 @@ class NamespaceConfig:
     counts_lag: timedelta = DEFAULT_COUNTS_LAG
     expires_lazily: bool = False
     deferred_expire: bool = False
+    copy_delay: timedelta = timedelta()
     links: LinkLimits = LinkLimits()
 
     def missing_targets(self) -> Iterator[tuple[str, str]]:

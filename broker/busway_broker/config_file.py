@@ -150,6 +150,7 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         counts_lag=reader.optional_duration("CountsLag", DEFAULT_COUNTS_LAG) or timedelta(),
         expires_lazily=reader.flag("ExpiresLazily"),
         deferred_expire=reader.flag("DeferredExpire"),
+        copy_delay=reader.optional_duration("CopyDelay", timedelta()) or timedelta(),
         links=_read_links(reader),
         pairing=_read_pairing(reader),
     )

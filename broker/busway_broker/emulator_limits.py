@@ -49,6 +49,7 @@ _UNSUPPORTED = {
     HubConfig: ("message_retention", "retention_size", "status"),
     NamespaceConfig: (
         "accepts_entra_tokens",
+        "copy_delay",
         "counts_lag",
         "deferred_expire",
         "disable_local_auth",

@@ -1,10 +1,11 @@
 """Queues, topics and subscriptions."""
 
 import heapq
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
 from busway_broker.config import EntityStatus, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import Content
@@ -339,8 +340,15 @@ class Subscription:
         self.backlog.reconfigure(config)
 
 
+class _Late(NamedTuple):
+    """A message that a topic has not distributed yet, and when it does."""
+
+    at: int
+    offer: Callable[[Subscription], None]
+
+
 class Topic:
-    """A topic, which copies messages to its subscriptions."""
+    """A topic, which copies messages to its subscriptions, at once or after a delay; it is `Timed`."""
 
     def __init__(self, config: TopicConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
         self.path = config.name
@@ -364,6 +372,9 @@ class Topic:
             counts_lag=_milliseconds(forwarder.config.counts_lag),
         )
         self._recorder = self.incoming.recorder = forwarder.recorder
+        self._timers = timers
+        self._delay = _milliseconds(forwarder.config.copy_delay)
+        self._late: deque[_Late] = deque()
 
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:  # noqa: ARG002 - a queue checks the messages
         """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
@@ -392,8 +403,28 @@ class Topic:
             self._recorder.numbered(scheduled_path(self.path), number)
         now = milliseconds(self._clock)
         longest_life = _milliseconds(self.config.default_message_time_to_live)
-        for subscription in self.subscriptions.values():
+
+        def offer(subscription: Subscription) -> None:
             subscription.offer(content, number, now, hops, longest_life)
+
+        if self._delay:
+            self._late.append(_Late(now + self._delay, offer))
+            self._timers.set(self, now + self._delay)
+        else:
+            self._distribute(offer)
+
+    def _distribute(self, offer: Callable[[Subscription], None]) -> None:
+        for subscription in self.subscriptions.values():
+            offer(subscription)
+
+    def advance(self, now: int) -> None:
+        """Distribute what is due."""
+        while self._late and self._late[0].at <= now:
+            self._distribute(self._late.popleft().offer)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next message is distributed."""
+        return self._late[0].at if self._late else None
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds only those."""

@@ -104,6 +104,7 @@ class Namespace:
             case Topic():
                 self.topics.pop(entity.path.lower(), None)
                 owners += [
+                    entity,
                     entity.incoming,
                     *(s for subscription in entity.subscriptions.values() for s in subscription.backlog.stores),
                 ]

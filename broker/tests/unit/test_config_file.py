@@ -121,6 +121,7 @@ def test_a_namespace_differs_from_azure_only_where_the_file_says_so(write: Write
         "ReleasedMessagesGoLast": True,
         "LockGroupSize": 5,
         "CountsLag": "PT0S",
+        "CopyDelay": "PT5S",
         "ExpiresLazily": True,
         "DeferredExpire": True,
         "LinkIdle": "PT20S",
@@ -133,6 +134,7 @@ def test_a_namespace_differs_from_azure_only_where_the_file_says_so(write: Write
     configs = load_config([write(SERVICE_BUS, "a.json"), write(changed, "b.json")])
     assert [(config.released_go_last, config.lock_group_size) for config in configs] == [(False, 1), (True, 5)]
     assert [(config.expires_lazily, config.deferred_expire) for config in configs] == [(False, False), (True, True)]
+    assert [config.copy_delay for config in configs] == [timedelta(), timedelta(seconds=5)]
     assert [config.counts_lag for config in configs] == [timedelta(seconds=2), timedelta()]
     assert [config.links for config in configs] == [
         LinkLimits(),
