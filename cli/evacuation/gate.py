@@ -3,7 +3,8 @@ A gate before the subscriptions of a topic: a copy that is for one of them reach
 
 Only the topic takes messages. So while messages of subscriptions are moved, every rule of the topic's subscriptions at
 the target leaves out messages with the property EVACUATED_TO, and each subscription has one more rule for its own. The
-rules for all other messages mean the same as before. A file has the original rules until they are restored.
+rules for all other messages mean the same as before. A file has the original rules until they are restored: not before
+the copies are there, because a topic distributes them later than it accepts them (Microsoft's own tests wait for that).
 """
 
 import json
@@ -29,6 +30,9 @@ from cli.topology.settings import CORRELATION, pascal
 from shared.ends.service_bus.administration import translating
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination
+
+DISTRIBUTION_SECONDS = 30.0
+"""A topic gives copies to its subscriptions, by their rules, seconds after it has accepted a message."""
 
 _RULE = "busway-evacuation"
 _LONGEST = 1024

@@ -1,18 +1,20 @@
 """The evacuation of the entities of a namespace, and what is printed of it."""
 
+import asyncio
 import contextlib
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
 
 from cli.evacuation.evacuation import Evacuation, EvacuationResult
-from cli.evacuation.gate import Gate
+from cli.evacuation.gate import DISTRIBUTION_SECONDS, Gate
 from cli.evacuation.pairs import Pair
 from cli.evacuation.sessions import STATE
 from cli.evacuation.survey import Estimate, Share, Survey, survey
@@ -97,7 +99,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
             # Without anything to move, no rule is touched.
             found = {pair.source: await survey(pair, os.environ) for pair in some if topic is not None}
             is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
-            with _gate(topic, configuration, closes=not is_idle):
+            async with _gate(topic, configuration, closes=not is_idle) as gate:
                 for pair in some:
                     if is_idle:
                         left = found[pair.source].left
@@ -112,11 +114,12 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
                     lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
+                    was_sure, gate.is_sure = gate.is_sure, False
                     with lifted, stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
                             results.append(result.is_complete and not pair.unseen)
-                            await _report(pair, evacuation, result)
+                            gate.is_sure = await _report(pair, evacuation, result) and was_sure
                     if result.is_stopped:
                         return False
     return all(results)
@@ -147,22 +150,36 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
     yield from groups.items()
 
 
-@contextlib.contextmanager
-def _gate(topic: Destination | None, configuration: Configuration, *, closes: bool) -> Iterator[None]:
+@dataclass
+class _Copies:
+    """What is known of the copies that were sent to a topic."""
+
+    is_sure: bool = True
+    """Whether all of them are in their subscriptions."""
+
+
+@contextlib.asynccontextmanager
+async def _gate(topic: Destination | None, configuration: Configuration, *, closes: bool) -> AsyncIterator[_Copies]:
+    copies = _Copies()
     if topic is None:
-        yield
+        yield copies
         return
     with open_client(topic.alias, configuration.connections[topic.alias]) as client:
         gate = Gate(topic, client, FOLDER)
         try:
             if closes:
                 gate.close()
-            yield
+            yield copies
         finally:
+            if not copies.is_sure:
+                seconds = DISTRIBUTION_SECONDS
+                typer.echo(f"{topic}: waits {seconds:.0f} s for its subscriptions, before their rules are restored")
+                await asyncio.sleep(seconds)
             gate.open()
 
 
-async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> None:
+async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) -> bool:
+    """Print the result; return whether all copies are at the target."""
     typer.echo(str(pair))
     print_counts(
         *((result.moved[share], f"moved: {share}") for share in Share),
@@ -175,10 +192,12 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         typer.echo(f"  {pair.pause.advice}")
     for session_id, reason in result.left_states.items():
         typer.echo(f"{'':>8} the state of session {printable(session_id)} stays: {printable(reason)}")
+    is_there = False
     try:
         path = verdicts_path(FOLDER, pair)
         counts = await write_verdicts(path, pair, evacuation.ledgers, result.left, os.environ)
-        moved = counts["moved"]
+        moved = counts[MOVED]
+        is_there = moved == counts["there"] and not counts[UNCLEAR]
         if counts:
             typer.echo(f"verdicts: {path} ({moved:,} moved, {counts['there']:,} of them still at the target)")
         if result.is_complete:
@@ -186,6 +205,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
     except BuswayError as error:
         typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
     print_end(result.error, is_stopped=result.is_stopped)
+    return is_there
 
 
 MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"

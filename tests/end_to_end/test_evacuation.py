@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ from shared.rules.rule import parse_filter
 from shared.tasks.files import load
 from shared.tasks.models import TaskFile
 from tests.end_to_end.dead_letter_site import property_of
-from tests.end_to_end.evacuation_site import DUE, EvacuationSite
+from tests.end_to_end.evacuation_site import DUE, ENTITIES, EvacuationSite
 from tests.messages import delivered
+from tests.site import namespaces, until
 
 EVERYTHING = ["active-0", "active-1", "deferred-0", "deferred-1", "scheduled-0", "scheduled-1"]
 
@@ -284,6 +286,24 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
     assert [property_of(message, "replication") for message in site.there("east/news/Subscriptions/app")] == [1] * 3
     assert site.run("export", "east").stdout == rules
     assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
+
+
+@pytest.mark.parametrize("delay", [0.0, 2.0])
+def test_rules_are_restored_only_when_the_topic_has_distributed_the_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float
+) -> None:
+    """SR58: copies appear seconds after the topic has accepted a message, by the rules of that time."""
+    monkeypatch.setattr(report, "DISTRIBUTION_SECONDS", 3.0)
+    sites = [replace(site, copy_delay=timedelta(seconds=delay)) for site in namespaces(ENTITIES)]
+    with EvacuationSite(tmp_path, sites) as site:
+        with site.client("west").get_topic_sender("news") as sender:
+            sender.send_messages([ServiceBusMessage(f"{n}", message_id=f"n-{n}") for n in range(3)])
+        until(lambda: len(site.names("news/Subscriptions/b", "west")) == 3)
+        site.take("west/news/Subscriptions/b", 1)
+        done = site.evacuate("west/news")
+        assert (done.exit_code, "waits 3 s for its subscriptions" in done.stdout) == (0, delay > 0), done.stdout
+        assert site.names("news/Subscriptions/app", "east") == ["n-0 active", "n-1 active", "n-2 active"]
+        assert site.names("news/Subscriptions/b", "east") == ["n-1 active", "n-2 active"]
 
 
 def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
