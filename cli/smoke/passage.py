@@ -27,6 +27,8 @@ from shared.tasks.files import Configuration
 _LOOK_SECONDS = 0.2
 # Peeking shows most messages at once; the journal is read less often, and only if they do not show.
 _JOURNAL_AFTER, _JOURNAL_EVERY = 3.0, 5.0
+# A topic distributes what it has accepted seconds later; what shows then is removed again.
+_DISTRIBUTED_AFTER = 10.0
 _SEND_SECONDS = 20.0
 
 
@@ -76,7 +78,8 @@ class Passages:
 
     async def _watched(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:
         begin = time.monotonic()
-        journal_at = begin + _JOURNAL_AFTER
+        is_distributed = bool(watches) and probe.route.target.topic is not None
+        journal_at = begin + (_DISTRIBUTED_AFTER if is_distributed else _JOURNAL_AFTER)
         while True:
             for watch in watches:
                 if any(is_of(letter, probe, self._run) for letter in await watch.look()):

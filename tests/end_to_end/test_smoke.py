@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from busway_broker.thread import RunningBroker
-from tests.site import Site
+from tests.site import Site, namespaces
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -78,7 +80,9 @@ type Smoke = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[Site]:
-    with Site(tmp_path_factory.mktemp("smoke"), ENTITIES, TASKS, storage=storage) as site, site.running_host():
+    # SR58: copies appear seconds after the topic has accepted a message.
+    sites = [replace(each, copy_delay=timedelta(seconds=4)) for each in namespaces(ENTITIES)]
+    with Site(tmp_path_factory.mktemp("smoke"), sites, TASKS, storage=storage) as site, site.running_host():
         yield site
 
 
