@@ -375,7 +375,7 @@ DELETES_ITSELF = _check(
     "deletes-itself",
     "The entity deletes itself, with all its messages, once it was idle for AutoDeleteOnIdle: while the task is off or "
     "paused, and with sessions also while the task waits for one.",
-    "let the entity live for ever, with `--auto-delete-on-idle P10675199D` of `az servicebus`",
+    "set AutoDeleteOnIdle to its highest value, `P10675199D`",
     needs_entities=True,
 )
 SHORT_DUPLICATE_WINDOW = _check(
