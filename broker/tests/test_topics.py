@@ -77,7 +77,9 @@ def test_a_subscription_with_sessions_sets_aside_what_has_none(
     publish(topic, [ServiceBusMessage("with", session_id="a"), ServiceBusMessage("without")])
     assert [str(message) for message in take(topic, "sessions", 1, session_id="a")] == ["with"]
     (dead,) = take(topic, "sessions", 1, sub_queue="deadletter")
-    assert "Session ID is null" in str(dead.dead_letter_reason)
+    assert dead.dead_letter_reason == "Session ID is null."
+    text = "Session enabled entity doesn't allow a message whose session identifier is null."
+    assert dead.dead_letter_error_description == text  # SS82
 
 
 def test_scheduled_messages_reach_the_subscriptions_at_their_time(
