@@ -128,7 +128,7 @@ def test_what_has_expired_moves_as_a_dead_letter_although_the_source_still_shows
         for name in ("west", "east")
     ]
     with EvacuationSite(tmp_path, sites) as site:
-        session = {"session_id": "s"} if queue == "sessions" else {}
+        session: dict[str, Any] = {"session_id": "s"} if queue == "sessions" else {}
         with site.client("west").get_queue_sender(queue) as sender:
             for name in ("deferred", "short"):
                 message = ServiceBusMessage(name, message_id=name, time_to_live=timedelta(seconds=2), **session)
