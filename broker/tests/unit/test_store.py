@@ -132,10 +132,13 @@ def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: N
     assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
 
 
-def lazy(clock: ManualClock, **options: bool) -> Namespace:
+def lazy(clock: ManualClock, *, expires_lazily: bool = False, deferred_expire: bool = False) -> Namespace:
     queue = QueueConfig(name="q", dead_lettering_on_message_expiration=True)
     sessions = QueueConfig(name="s", requires_session=True, dead_lettering_on_message_expiration=True)
-    return Namespace(NamespaceConfig(name="n", queues=(queue, sessions), **options), clock)
+    config = NamespaceConfig(
+        name="n", queues=(queue, sessions), expires_lazily=expires_lazily, deferred_expire=deferred_expire
+    )
+    return Namespace(config, clock)
 
 
 def identities(namespace: Namespace, path: str) -> list[str]:
