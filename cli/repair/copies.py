@@ -15,6 +15,7 @@ from shared.journal.imprints import Imprinter
 from shared.line.rejection import share_for
 from shared.message.arrival import Origin
 from shared.message.message import Message
+from shared.message.metadata import unstamp
 from shared.message.rule_properties import RuleProperties
 from shared.resend.peek import peek
 from shared.resend.places import DEAD_LETTERS, Place, place_at
@@ -144,6 +145,10 @@ def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, only_for: Sequen
     if task.source.hub is not None and not only_for:
         return copy.content
     message = Message(raw, Message.received(copy.content, source).arrival)
+    number, enqueued = missing.sequence_number, missing.enqueued_time
+    if number is not None or copy.place.site != missing.site:
+        left = unstamp(message, missing.site, number)
+        number, enqueued = (left.sequence_number, left.enqueued_time) if number is None else (number, enqueued)
     if only_for:
         message.set_properties({name: string(text) for name, text in share_for(task.task, source, only_for).items()})
     if task.source.hub is not None:
@@ -158,10 +163,10 @@ def as_it_entered(copy: Copy, missing: Missing, task: TaskFile, only_for: Sequen
         age = round(now.timestamp() * 1000) - missing.enqueued_time
         message.time_to_live = message.time_to_live + max(age, 0)
     changes: dict[str, Value | None] = {"x-opt-deadletter-source": None, "x-opt-locked-until": None}
-    if missing.sequence_number is not None:
-        changes["x-opt-sequence-number"] = long(missing.sequence_number)
-    if missing.enqueued_time is not None:
-        changes["x-opt-enqueued-time"] = timestamp(missing.enqueued_time)
+    if number is not None:
+        changes["x-opt-sequence-number"] = long(number)
+    if enqueued is not None:
+        changes["x-opt-enqueued-time"] = timestamp(enqueued)
     raw.message_annotations = map_section.edited(raw.message_annotations, _ANNOTATIONS, changes, symbol)
     sent = (raw.header, raw.message_annotations, raw.properties, raw.application_properties, raw.body, raw.footer)
     return b"".join(sent)

@@ -9,6 +9,7 @@ import json
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
+from typing import NamedTuple
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Malformed, Value, string
@@ -32,6 +33,7 @@ SEPARATOR = ";"
 DEAD_LETTER_QUEUES = ("/$transfer/$deadletterqueue", "/$deadletterqueue")
 
 _KEYS = {name: encode(string(name)) for name in (PATH, ENQUEUE_TIME, SEQUENCE, OFFSET)}
+_MOST_DIGITS = 18  # of a number of 64 bits
 _SHORT = 256  # a string of fewer bytes has a length of one byte
 
 _SERVICE_DEAD_LETTER = {
@@ -85,6 +87,55 @@ def stamp(message: Message) -> None:
     if given_up_by is not None:
         changes[DEAD_LETTER_SOURCE] = _appended(message, DEAD_LETTER_SOURCE, given_up_by)
     message.set_properties(changes)
+
+
+class Stamp(NamedTuple):
+    """What a message was stamped with when it left a site; None where it does not say so."""
+
+    sequence_number: int | None
+    enqueued_time: int | None
+    """In milliseconds since 1970."""
+
+
+def unstamp(message: Message, site: str, sequence_number: int | None = None) -> Stamp:
+    """
+    Remove what *message* was stamped with when it left *site*, and since then; return that of *site*.
+
+    It may have left the site more than once: with a *sequence_number* that is the one. Raises nothing: stamps that are
+    not text stay, and `stamp` refuses them.
+    """
+    try:
+        path, numbers, times = (
+            (_history(message, name) or "").split(SEPARATOR) for name in (PATH, SEQUENCE, ENQUEUE_TIME)
+        )
+    except Malformed:
+        return Stamp(None, None)
+    has_numbers = len(numbers) == len(path)
+    hops = [
+        hop
+        for hop, visited in enumerate(path)
+        if visited == site and (sequence_number is None or (has_numbers and numbers[hop] == str(sequence_number)))
+    ]
+    if not hops:
+        return Stamp(None, None)
+    hop = hops[-1]
+    kept = {PATH: path[:hop], SEQUENCE: numbers[:hop], ENQUEUE_TIME: times[:hop]}
+    message.set_properties({name: string(SEPARATOR.join(values)) if values else None for name, values in kept.items()})
+    if not has_numbers or len(times) != len(path):
+        return Stamp(None, None)
+    return Stamp(_number(numbers[hop]), _milliseconds(times[hop]))
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
+def _milliseconds(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else round(moment.timestamp() * 1000)
 
 
 def visited_sites(message: Message) -> list[str]:

@@ -3,10 +3,11 @@ from typing import Any
 
 import pytest
 
+from shared.amqp.sections import split
 from shared.amqp.values import NULL, Malformed, Value, char, int_, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
-from shared.message.metadata import deterministic_id, iso_time, stamp, visited_sites
+from shared.message.metadata import Stamp, deterministic_id, iso_time, stamp, unstamp, visited_sites
 from tests import messages
 from tests.messages import ENQUEUED, delivered
 
@@ -37,6 +38,54 @@ def test_second_hop_is_appended_to_the_stamps_of_the_first() -> None:
         "repl-enqueue-time": "2020-01-01T00:00:00.000Z;" + ENQUEUED_TEXT,
         "repl-sequence": "7;42",
     }
+
+
+def carried(*sites: str) -> Message:
+    """Return a message that has left *sites*, each with the next number."""
+    content = messages.message(6, named={"colour": string("red")}).encode()
+    for number, site in enumerate(sites, 7):
+        arrived = replace(messages.message(number).arrival, origin=Origin(site, "orders"))
+        message = Message(split(content), arrived)
+        stamp(message)
+        content = message.encode()
+    return Message(split(content), messages.message(1).arrival)
+
+
+@pytest.mark.parametrize(
+    ("sites", "site", "number", "left", "found"),
+    [
+        (("west",), "west", None, (), Stamp(7, ENQUEUED)),
+        (("west", "north"), "west", None, (), Stamp(7, ENQUEUED)),
+        (("north", "west"), "west", None, ("north",), Stamp(8, ENQUEUED)),
+        (("west", "north", "west"), "west", 7, (), Stamp(7, ENQUEUED)),
+        (("west", "north", "west"), "west", 9, ("west", "north"), Stamp(9, ENQUEUED)),
+        (("west",), "west", 8, ("west",), Stamp(None, None)),
+        (("north",), "west", None, ("north",), Stamp(None, None)),
+        ((), "west", None, (), Stamp(None, None)),
+    ],
+)
+def test_what_a_message_was_stamped_with_since_it_left_a_site_is_removed(
+    sites: tuple[str, ...], site: str, number: int | None, left: tuple[str, ...], found: Stamp
+) -> None:
+    message = carried(*sites)
+    assert unstamp(message, site, number) == found
+    assert dict(message.application_properties()) == dict(carried(*left).application_properties())
+
+
+@pytest.mark.parametrize(
+    ("numbers", "times"), [("x", ENQUEUED_TEXT), ("9" * 30, ENQUEUED_TEXT), ("1;2", ENQUEUED_TEXT), ("7", "noon")]
+)
+def test_stamps_that_say_nothing_are_removed_all_the_same(numbers: str, times: str) -> None:
+    named = {"repl-path": string("west"), "repl-sequence": string(numbers), "repl-enqueue-time": string(times)}
+    message = messages.message(1, named=named)
+    assert None in unstamp(message, "west")
+    assert list(message.application_properties()) == []
+
+
+def test_stamps_that_are_not_text_stay() -> None:
+    message = messages.message(1, named={"repl-path": int_(5)})
+    assert unstamp(message, "west") == Stamp(None, None)
+    assert len(list(message.application_properties())) == 1
 
 
 def test_the_property_name_of_the_reference_sample_is_read_and_not_written() -> None:
