@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 
 from shared.errors import BuswayError, TargetUnavailable
 from shared.line.accepted_sends import Key
 from shared.line.batch import Batch
 from shared.line.deadline import Deadline
 from shared.line.item import Item
+from shared.line.locks import Locks
 from shared.line.outages import Outages
+from shared.line.rejects import dead_letter, dead_letter_queue
 from shared.line.states import OUTCOMES, WITH_FIRST, State
 from shared.message.arrival import Origin
 from shared.protocols import Outcome
@@ -122,6 +125,28 @@ class Delivery:
             and all(item.outcome not in {None, Outcome.RETRY} for item in items)
         }
 
+    async def dead_letter(
+        self, finished: Mapping[int, Sequence[Item]], *, waits: bool = True
+    ) -> Mapping[int, BuswayError]:
+        """
+        Move the messages of *finished* that are at fault to the dead-letter queue of their source.
+
+        Return by position the errors of those that it keeps; it tries until the deadline if it *waits*.
+        """
+        kept = {}
+        for position, items in finished.items():
+            given_up = [item for item in items if item.state is State.DEAD_LETTERED]
+            if self.deadline.locks is None or not given_up:
+                continue
+            try:
+                if waits:
+                    await self.ask(dead_letter_queue(given_up[0]), partial(_moved, given_up, self.deadline.locks))
+                else:
+                    await dead_letter(given_up, self.deadline.locks)
+            except BuswayError as error:
+                kept[position] = error
+        return kept
+
     async def release(self, positions: Iterable[int]) -> None:
         """Let the source give up the messages at these *positions*."""
         done = [*positions]
@@ -130,6 +155,10 @@ class Delivery:
             await self._release(done)
         elif self.deadline.locks is not None and done:
             await self.deadline.locks.complete([self._lock_tokens[position] for position in done])
+
+
+async def _moved(given_up: Sequence[Item], locks: Locks, _: float) -> None:
+    await dead_letter(given_up, locks)
 
 
 def _is_with_host(item: Item) -> bool:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from shared.clock import Clock
-from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.deadline import Deadline
 from shared.printable import printable
 from shared.protocols import Telemetry
@@ -36,12 +36,14 @@ class Outages:
         """
         Repeat a question to a store or service until there is an answer.
 
-        Raises: the last error, TargetUnavailable or TargetRefused, when *deadline* has passed.
+        Raises: the last error, TargetUnavailable or TargetRefused, when *deadline* has passed; LockLost at once.
         """
         attempts = 0
         while True:
             try:
                 answer = await question(deadline.attempt_seconds)
+            except LockLost:  # it does not come back
+                raise
             except (TargetUnavailable, TargetRefused) as error:
                 attempts += 1
                 self.note({place: error})

@@ -267,10 +267,13 @@ class Pipeline:
             return error
         unwritten = await self._records.decided(batch, decided, batch_id, delivery.deadline)
         self._records.keep(batch)
-        # A delivery without an error is settled by the host when the function returns.
-        is_by_itself = delivery.settles_each or error is not None or not is_last
-        if is_by_itself and unwritten is None and unsettled is None:
-            await delivery.release(delivery.finished(batch))
+        if unwritten is None and unsettled is None:
+            finished = delivery.finished(batch)
+            kept = await delivery.dead_letter(finished)
+            error = error or next(iter(kept.values()), None)
+            # A delivery without an error is settled by the host when the function returns.
+            if delivery.settles_each or error is not None or not is_last:
+                await delivery.release(finished.keys() - kept)
         return error or unwritten
 
     def _left_behind(self, items: Sequence[Item]) -> BuswayError | None:
@@ -288,8 +291,9 @@ class Pipeline:
         shares = [item for item in delivery.unreleased(batch) if item.is_share and item.state in OUTCOMES]
         decided = dict.fromkeys([*items, *shares])
         if await self._records.decided(batch, decided, batch_id, delivery.deadline) is None:
-            delivery.outcomes.update([OUTCOMES[item.state] for item in items])
-            await delivery.release(finished)
+            settled = finished.keys() - await delivery.dead_letter(finished, waits=False)
+            delivery.outcomes.update([OUTCOMES[item.state] for position in settled for item in finished[position]])
+            await delivery.release(settled)
 
     async def _settle_editors(self, items: Sequence[Item], delivery: Delivery) -> BuswayError | None:
         """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""

@@ -101,8 +101,8 @@ def _record(task: str, item: Item, *, has_order: bool) -> Record:
 
 
 def _identity(item: Item) -> bytes | None:
-    """Return the identity of a share whose result holds at every delivery."""
-    if item.is_share and item.key is not None and OUTCOMES[item.state] in _LASTING:
+    """Return the identity of a share whose result holds at every delivery: that of a dead letter ends with it."""
+    if item.state is not State.DEAD_LETTERED and item.is_share and item.key and OUTCOMES[item.state] in _LASTING:
         return identity_of(item.key)
     return None
 

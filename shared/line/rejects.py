@@ -4,19 +4,21 @@ Where rejected messages go: to `rejects`, or to the dead-letter queue of the sou
 1. The reject limit counts them first, in the order of the batch. A task stops before it moves its whole source there.
 2. `rejects` gets a message as it was received, or wrapped if it refuses that. If it refuses both forms, the message
    goes to the dead-letter queue of the source, or stays at the source.
-3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others. It waits
-   until the other parts and targets of the message have their results: the source no longer delivers it.
+3. A task without `rejects` dead-letters the message alone, through the host, which then completes the others. The
+   source no longer delivers it: the other parts and targets of the message have their results before, and all of them
+   are on record.
 """
 
 from collections.abc import Sequence
 
 from shared.amqp.sections import split
 from shared.amqp.values import Malformed
-from shared.errors import BuswayError, LockLost, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import BuswayError, MessageRejected, TargetRefused
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
 from shared.line.envelopes import to_set_aside
 from shared.line.item import Item
+from shared.line.locks import Locks
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
 from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, TO_TARGET, Stage, State
@@ -113,7 +115,8 @@ class Rejects:
         if self._rejects is None:
             waiting = {item.original.lock_token for item in items if item.state in TO_TARGET | AT_FAULT}
             ready = [item for item in at_fault if item.original.lock_token not in waiting]
-            return dead_letter_queue(at_fault[0]), await self._dead_letter(ready, deadline)
+            stuck = next(filter(None, (_give_up(item, deadline) for item in ready)), None)
+            return None if stuck is None else (dead_letter_queue(at_fault[0]), stuck)
         error = await self._send_rejects(self._rejects, at_fault, deadline)
         return str(self._rejects), error
 
@@ -138,40 +141,39 @@ class Rejects:
                 elif item.rejection is not None and item.state is State.ADDRESSED:
                     item.wrap(wrapped(rejects, to_set_aside(item.original), item.arrival, item.rejection, item.extent))
                     refused.append(item)
-                elif await self._dead_letter([item], deadline) is not None:
+                elif _give_up(item, deadline) is not None:
                     description = f"{rejects}: refuses rejected messages in every form, {answer.description}"
                     error = error or TargetRefused(description)
             waiting = refused
         return error
 
-    async def _dead_letter(self, at_fault: Sequence[Item], deadline: Deadline) -> BuswayError | None:
-        locks = deadline.locks
-        shares: dict[bytes | None, list[str]] = {}
-        for item in at_fault:
-            if item.number is not None:
-                shares.setdefault(item.original.lock_token, []).append(item.only_for or f"part {item.number}")
-        for item in at_fault:
-            if item.rejection is None:
-                continue
-            error, token = item.rejection.error, item.original.lock_token
-            if locks is None or token is None:
-                return _stuck(item, "its source has no dead-letter queue")
-            try:
-                await locks.dead_letter(token, error.reason, _description(item, shares.get(token, ())))
-            except TargetRefused as refusal:
-                # The last resort: the source gives the message up itself, after its last delivery. Waiting until then
-                # costs its neighbours a delivery for each lock, failing at once would cost them all within seconds.
-                return _stuck(item, str(refusal))
-            except LockLost as lost:
-                if locks.has_session:
-                    raise
-                item.leave(str(lost))
-                continue
-            except TargetUnavailable as unavailable:
-                return unavailable
-            item.become(State.DEAD_LETTERED)
-            self._accepted.remember(item.key, Outcome.REJECTED)
-        return None
+
+def _give_up(item: Item, deadline: Deadline) -> BuswayError | None:
+    """Let *item* go to the dead-letter queue of its source once that is on record; return an error if it has no such queue."""
+    if deadline.locks is None or item.original.lock_token is None:
+        return _stuck(item, "its source has no dead-letter queue")
+    item.become(State.DEAD_LETTERED)
+    return None
+
+
+async def dead_letter(items: Sequence[Item], locks: Locks) -> None:
+    """
+    Move the message that *items* are parts of, or go to several targets, to the dead-letter queue of its source.
+
+    Raises:  TargetUnavailable, LockLost, TargetRefused.
+    """
+    given_up = [item for item in items if item.state is State.DEAD_LETTERED]
+    first, token = given_up[0], given_up[0].original.lock_token
+    if first.rejection is None or token is None:
+        return
+    shares = [item.only_for or f"part {item.number}" for item in given_up if item.number is not None]
+    reason, description = first.rejection.error.reason, _description(first, shares)
+    try:
+        await locks.dead_letter(token, reason, description)
+    except TargetRefused as refusal:
+        # The last resort: the source gives the message up itself, after its last delivery. Waiting until then
+        # costs its neighbours a delivery for each lock, failing at once would cost them all within seconds.
+        raise _stuck(first, str(refusal)) from refusal
 
 
 def _stuck(item: Item, reason: str) -> TargetRefused:

@@ -79,7 +79,7 @@ class State(StrEnum):
     REJECTED = "rejected"
     """It is in `rejects`."""
     DEAD_LETTERED = "dead-lettered"
-    """It is in the dead-letter queue of its source."""
+    """Once that is on record, it is moved to the dead-letter queue of its source."""
     SENT_BEFORE = "sent before"
     """An earlier delivery of the batch, or the same message earlier in the batch, has got this result."""
     SENT_AS_COPY = "sent as copy"

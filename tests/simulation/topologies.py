@@ -14,6 +14,7 @@ from shared.tasks.files import Configuration, load
 
 _MOST_DELIVERIES = 4_320
 _PARTITIONS = 3
+_REJECTS = "rejects: {connection: west, queue: rejected}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +50,28 @@ class Topology:
     """Whether a copy holds several messages."""
     has_mark: bool = False
     """Whether the rule of the source sets a property."""
+    dead_letters: bool = False
+    """Whether the tasks have no `rejects`, so that the dead-letter queue of the source gets what is rejected."""
     refuses: tuple[str, str] | None = None
     """The only place that refuses what is heavy, None if all do."""
     detects: bool = False
     """Whether the targets keep no copy twice."""
+    ring: Sequence[str] = ()
+    """Its sites, where each carries what it receives on to the next one."""
     taps: int = 2
     """Where taps see what the task of an input has done: 2, at its source and its targets; 1, at its source; 0."""
 
     def __str__(self) -> str:
         """Return its name."""
         return self.name
+
+    def way(self, source: str, site: str) -> Sequence[str]:
+        """Return the sites that a message from *source* has left when it arrives at *site*."""
+        if source == site or not self.ring:
+            return [source] * (source != site)
+        again = [*self.ring, *self.ring]
+        begin = again.index(source)
+        return again[begin : again.index(site, begin)]
 
     @property
     def places(self) -> list[tuple[str, str]]:
@@ -119,6 +132,7 @@ def _one_way(
     in_order: bool = True,
     is_partitioned: bool = False,
     detects: bool = False,
+    rejects: str = _REJECTS,
 ) -> Topology:
     """Return a task with two routes; what its targets are decides which batches they take."""
     west = NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected")))
@@ -141,12 +155,13 @@ routes:
   - when: "express = 1"
     target: {{connection: east, queue: express}}
   - target: {{connection: east, queue: orders}}
-rejects: {{connection: west, queue: rejected}}
+{rejects}
 {more}
 """,
         (Input("west", "orders", (("east", "express"), ("east", "orders")), "express", "west-to-east"),),
         has_order=in_order,
         detects=detects,
+        dead_letters=not rejects,
     )
 
 
@@ -203,7 +218,7 @@ rejects: {{connection: {here}, queue: rejected}}
 """)
         places = [(site, "orders/Subscriptions/app") for site, _ in ring]
         inputs.append(Input(here, "orders", places, task=f"{here}-to-{there}"))
-    return Topology("ring of three", namespaces, "---".join(tasks), inputs, taps=0)
+    return Topology("ring of three", namespaces, "---".join(tasks), inputs, ring=[here for here, _ in ring], taps=0)
 
 
 def _hub_and_back() -> Topology:
@@ -354,7 +369,9 @@ limits: {hold: PT60S}
     )
 
 
-def _several(name: str, *, sessions: bool, editors: str = "", more: str = "", detects: bool = False) -> Topology:
+def _several(
+    name: str, *, sessions: bool, editors: str = "", more: str = "", detects: bool = False, rejects: str = _REJECTS
+) -> Topology:
     """Return a task with three targets, one of which refuses what is heavy; with *detects* no copy is kept twice."""
     copies = replace(
         queue("orders", sessions=sessions),
@@ -383,7 +400,7 @@ routes:
       - {{connection: east, queue: orders}}
       - {{connection: north, queue: orders}}
       - {last}
-rejects: {{connection: west, queue: rejected}}
+{rejects}
 {more}
 """,
         (Input("west", "orders", places, task="fan-out"),),
@@ -392,6 +409,7 @@ rejects: {{connection: west, queue: rejected}}
         splits=bool(editors),
         refuses=("north", "orders"),
         detects=detects,
+        dead_letters=not rejects,
     )
 
 
@@ -407,8 +425,8 @@ TOPOLOGIES = (
     PAIR_WITH_SESSIONS,
     _one_way("one way", sessions=False, in_order=False),
     _one_way("one way with sessions", sessions=True),
-    _one_way("lanes", sessions=True, more="lanes: 2"),
-    _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False),
+    _one_way("lanes", sessions=True, more="lanes: 2", rejects=""),
+    _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False, rejects=""),
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),
     _one_way("to partitioned queues", sessions=False, in_order=False, is_partitioned=True),
     _one_way("to partitioned queues that detect duplicates", sessions=True, is_partitioned=True, detects=True),
@@ -421,7 +439,7 @@ TOPOLOGIES = (
     _with_editor("batch", "batch: {as: json-array, max_count: 3}", joins=True),
     THREE_TARGETS,
     _several("several targets, single dispatch", sessions=False, more="dispatch: single"),
-    _several("several targets of parts", sessions=True, editors="editors: [{split: {from: json-array}}]"),
+    _several("several targets of parts", sessions=True, editors="editors: [{split: {from: json-array}}]", rejects=""),
     DETECTING_TARGETS,
     TARGETS_OF_HUB,
 )
