@@ -12,7 +12,17 @@ from functools import partial
 from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
 from tests.simulation.judgement import Evidence, evidence
-from tests.simulation.oracles import Place, lost, objections, outcomes_of, places, planted, remove_copies, repeated
+from tests.simulation.oracles import (
+    REJECTED,
+    Place,
+    lost,
+    objections,
+    outcomes_of,
+    places,
+    planted,
+    remove_copies,
+    repeated,
+)
 from tests.simulation.rerun import RerunWorld
 from tests.simulation.reruns import RERUNS, Rerun
 from tests.simulation.resend import ResendWorld
@@ -137,6 +147,9 @@ def _replicated(world: World, chance: random.Random, number: int, taps: int, fou
     missing = lost(at_places)
     # A brief one may have expired. One that was settled unseen may have been sent before, without a record.
     unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
+    if world.topology.dead_letters:
+        # Its rejection is on record before it is dead-lettered: if that failed, it is delivered again, and then lost.
+        unsure |= {draft.name for draft in world.accepted if draft.kind in REJECTED}
     if taps > 1 and not missing and chance.random() < _REMOVES:
         missing |= remove_copies(world, chance)
     again = repeated(at_places)

@@ -4,7 +4,7 @@ The oracles of a history that has come to rest: each is a sentence for what went
 1. Every accepted message is in its targets, in rejects, withheld on record, or at its source.
 2. The first copies of a key are in the order in which the source accepted them.
 3. No message comes back to where it was accepted.
-4. A copy equals its original except its stamps.
+4. A copy equals its original except its stamps, which name the sites that it has left, and what each had assigned.
 5. What is withheld or rejected is what the task is to withhold or reject, and nothing else.
 6. An instance that knows that a message was accepted does not begin to send it again.
 7. What one target has is on record while another is waited for, and what was on record when an instance began it does
@@ -18,17 +18,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shared.amqp.codec import decode_all, pairs_of
 from shared.amqp.sections import only_data, split
-from shared.amqp.values import Described, Value
 from tests.faults.conservation import Account, Balance, Copy, balance
+from tests.simulation.copies import Expected, difference, properties_of, wrong_stamps
 from tests.simulation.topologies import Input
-from tests.simulation.world import Draft, World, encoded
+from tests.simulation.world import DEAD_LETTERS, Draft, World
 
-_REJECTED = ("poison", "heavy")
-_WITHHELD = ("unwanted", *_REJECTED)
+REJECTED = ("poison", "heavy")
+_WITHHELD = ("unwanted", *REJECTED)
 _DECIDED = {"filtered", "looped", "expired"}
-_STAMPS = ("repl-", "replication", "RuleName", "DeadLetter")
 
 
 def lines_of(world: World) -> list[dict[str, object]]:
@@ -153,7 +151,7 @@ def objections(
             yield f"{name}: {outcome}, and is {kinds.get(name)}"
     for site in world.sites:
         for reject in _rejects(world, site):
-            if kinds.get(reject.name) not in _REJECTED:
+            if kinds.get(reject.name) not in REJECTED:
                 yield f"{reject.name}: rejected, and is {kinds.get(reject.name)}"
     if world.sent_again:
         yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
@@ -220,15 +218,35 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
         else [name for name in twice if place.originals[name].name not in on_purpose],
     }
     yield from (f"{place}: {what}: {', '.join(names)}" for what, names in found.items() if names)
+    yield from _changed(world, place)
     for arrival in place.arrived:
-        draft = place.originals[arrival.name]
-        if draft.parts > 1 or topology.joins:
-            continue
-        difference = _difference(draft, arrival.content, has_body_only=topology.has_bodies_only)
-        if difference is not None:
-            yield f"{place}: {arrival.name} was changed: {difference}"
         if topology.has_mark and place.site != place.source.site and not _has_mark(arrival.content):
             yield f"{place}: {arrival.name} lacks what the rule of the source has set"
+
+
+def _changed(world: World, place: Place) -> Iterator[str]:
+    """Yield each copy that differs from its original, except where an editor makes another message of it."""
+    topology, source = world.topology, place.source
+    if topology.joins or topology.has_bodies_only:
+        return
+    drafts = [draft for draft in world.accepted if draft.input is source]
+    originals = dict(zip(drafts, world.seen.get(source, ()), strict=True))
+    is_event, was_event = (
+        path in world.sites[site].namespace.hubs
+        for site, path in ((place.site, place.path), (source.site, source.entity))
+    )
+    way = topology.way(source.site, place.site)
+    for arrival in place.arrived:
+        draft = place.originals[arrival.name]
+        if draft.name in world.unnumbered:
+            continue
+        if draft.parts > 1:
+            found = wrong_stamps(originals[draft], arrival.content, way)
+        else:
+            expected = Expected(way, draft.key, is_event=is_event, crosses=is_event != was_event)
+            found = difference(originals[draft], arrival.content, expected)
+        if found is not None:
+            yield f"{place}: {arrival.name} was changed: {found}"
 
 
 def _kept_from(world: World, place: tuple[str, str]) -> Sequence[str]:
@@ -249,7 +267,16 @@ def _is_due(source: Input, draft: Draft, place: tuple[str, str]) -> bool:
 
 
 def _rejects(world: World, site: str) -> list[Arrival]:
+    """Return what is in `rejects`, or in the dead-letter queues of the sources without it."""
+    if world.topology.dead_letters:
+        paths = [source.entity + DEAD_LETTERS for source in world.topology.inputs if source.site == site]
+        return [letter for path in paths for letter in stored(world, site, path) if not _has_expired(letter)]
     return stored(world, site, "rejected") if "rejected" in world.sites[site].namespace.queues else []
+
+
+def _has_expired(arrival: Arrival) -> bool:
+    reason = properties_of(arrival.content).get("DeadLetterReason")
+    return reason is not None and reason.payload == "TTLExpiredException"
 
 
 def _at_source(world: World, source: Input) -> Iterator[Arrival]:
@@ -257,8 +284,9 @@ def _at_source(world: World, source: Input) -> Iterator[Arrival]:
     if source.entity in namespace.hubs:
         return
     paths = [source.entity] if source.entity in namespace.queues else [f"{source.entity}/Subscriptions/replication"]
+    rejected = _rejects(world, source.site) if world.topology.dead_letters else ()
     for path in paths:
-        yield from stored(world, source.site, path)
+        yield from (arrival for arrival in stored(world, source.site, path) if arrival not in rejected)
 
 
 def arrival_of(content: bytes) -> Arrival:
@@ -272,26 +300,5 @@ def _names(content: bytes) -> list[str]:
     return [found] if isinstance(found, str) else found
 
 
-def _difference(draft: Draft, content: bytes, *, has_body_only: bool) -> str | None:
-    """Return what differs between a message as it was sent, and its copy."""
-    sent = encoded(draft, is_hub=False)
-    if split(sent).body != split(content).body:
-        return "its body"
-    named, others = properties_of(sent), properties_of(content)
-    kept = {name: value for name, value in others.items() if not name.startswith(_STAMPS)}
-    return None if named == kept or has_body_only else f"its properties {sorted(kept)}"
-
-
 def _has_mark(content: bytes) -> bool:
     return "replication" in properties_of(content)
-
-
-def properties_of(content: bytes) -> dict[str, Value]:
-    """Return the application properties of a message."""
-    section = split(content).application_properties
-    described = decode_all(section).payload if section else None
-    return (
-        {str(key.payload): value for key, value in pairs_of(described.value)}
-        if isinstance(described, Described)
-        else {}
-    )

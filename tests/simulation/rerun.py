@@ -13,10 +13,11 @@ from shared.message.message import Message
 from shared.message.replay import REPLAY
 from shared.resend.pipeline_delivery import key_of
 from shared.tasks.models import TaskFile
+from tests.simulation.copies import properties_of
 from tests.simulation.faults import RESEND_EFFECTS
 from tests.simulation.ledger import Lines, failure_of
 from tests.simulation.operator_process import simulated_connections
-from tests.simulation.oracles import Place, arrival_of, lines_of, outcomes_of, places, properties_of
+from tests.simulation.oracles import Place, arrival_of, lines_of, outcomes_of, places
 from tests.simulation.rerun_process import RerunProcess, RerunReport
 from tests.simulation.reruns import GROUP, Command, Rerun
 from tests.simulation.topologies import Input, settings_of
@@ -48,8 +49,6 @@ class RerunWorld(World):
         """The key in the ledger of each message that is to be sent, by its name."""
         self.stale: set[str] = set()
         """The names of messages in the manifest that have arrived all the same."""
-        self.unnumbered: set[str] = set()
-        """Those of which the manifest has no number, as of what only a tap elsewhere has seen."""
         self.had: set[tuple[str, str]] = set()
         """What a repair must not send: a place and a name."""
         self.before = Counter[tuple[str, str]]()

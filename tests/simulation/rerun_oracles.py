@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from cli.repair.repair import GOOD, Report, State
 from shared.message.metadata import SEQUENCE
 from tests.simulation import oracles
-from tests.simulation.oracles import Place, planted, properties_of
+from tests.simulation.copies import properties_of
+from tests.simulation.oracles import Place, planted
 from tests.simulation.rerun import RerunWorld
 
 _TWICE = "may arrive twice"

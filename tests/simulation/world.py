@@ -15,7 +15,7 @@ from busway_broker.core.event import read_event
 from host.checkpoints import MemoryCheckpoints, Partition
 from host.platform import Ending, Losing
 from shared.amqp.sections import data
-from shared.amqp.values import Value, int_, string, symbol
+from shared.amqp.values import Value, decimal128, int_, string, symbol, timestamp, ulong
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
 from shared.tasks.models import TaskFile
@@ -27,6 +27,9 @@ from tests.simulation.network import Network
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
 from tests.simulation.topologies import Input, Topology, configuration
 
+DEAD_LETTERS = "/$DeadLetterQueue"
+"""Behind the path of an entity."""
+
 _HEALING_SECONDS = 1_800.0
 _RESTART = 1.0, 30.0
 # The time in which nobody reads the partitions of an instance that has ended.
@@ -35,7 +38,8 @@ _UNCLAIMED = 30.0, 90.0
 _UNRECORDED = 10.0
 _MOST_INSTANCES = 3
 _SPARES = 6
-_TIME_TO_LIVE = 1_000
+_BRIEF, _LONG = 1_000, 2_592_000_000
+"""The time to live of a message in milliseconds: of a brief one, and of the others."""
 _SLOWEST_EDITOR = 45.0
 
 
@@ -140,6 +144,8 @@ class World:
         self.instances: list[Instance] = []
         self.is_quiet = False
         self.seen: dict[Input, list[bytes]] = {}
+        self.unnumbered: set[str] = set()
+        """Those of which the manifest of a repair has no number, as of what only a tap elsewhere has seen."""
         """What each source has accepted, as a tap sees it."""
         self._configuration = configuration(self.topology)
         self.tasks = self._configuration.tasks
@@ -401,7 +407,9 @@ class World:
     def _contents(self, site: str, path: str) -> list[bytes]:
         """Return the messages of a queue or subscription; those that have expired there count too."""
         namespace = self.sites[site].namespace
-        stores = namespace.store(path), namespace.store(f"{path}/$DeadLetterQueue")
+        stores = [namespace.store(path)]
+        if not path.endswith(DEAD_LETTERS):
+            stores.append(namespace.store(path + DEAD_LETTERS))
         messages = sorted(
             (message for store in stores for message in store.peek(0)), key=lambda each: each.original_number
         )
@@ -422,13 +430,13 @@ def source_path(task: TaskFile) -> str:
     """Return the path of the queue or subscription that a task takes messages from."""
     source = task.source
     path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
-    return path + ("/$DeadLetterQueue" if source.dead_letter else "")
+    return path + (DEAD_LETTERS if source.dead_letter else "")
 
 
 @lru_cache(maxsize=256)
 def encoded(draft: Draft, *, is_hub: bool) -> bytes:
     """Return the encoded message of a draft."""
-    named: dict[str, Value] = {"number": int_(1)}
+    named: dict[str, Value] = {"number": int_(1), "price": decimal128(bytes(range(16)))}
     if draft.kind == "express":
         named["express"] = int_(1)
     if draft.kind == "heavy":
@@ -436,9 +444,15 @@ def encoded(draft: Draft, *, is_hub: bool) -> bytes:
     if draft.kind == "unwanted":
         named["kind"] = string("unwanted")
     media = "text/plain" if draft.kind == "poison" else "application/json"
-    fields: dict[str, Value] = {"message_id": string(draft.name), "content_type": symbol(media)}
+    fields: dict[str, Value] = {
+        "message_id": string(draft.name),
+        "subject": string("order"),
+        "correlation_id": ulong(7),
+        "content_type": symbol(media),
+        "creation_time": timestamp(1),
+    }
     if not is_hub:
         fields["session_id"] = string(draft.key)
     body = json.dumps(draft.names if draft.parts > 1 else draft.name).encode().ljust(draft.size)
-    life = header(time_to_live=_TIME_TO_LIVE) if draft.kind == "brief" and not is_hub else b""
+    life = b"" if is_hub else header(time_to_live=_BRIEF if draft.kind == "brief" else _LONG)
     return life + properties(**fields) + application_properties(named) + data(body)

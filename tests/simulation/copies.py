@@ -1,0 +1,131 @@
+"""
+What a copy must be: its original, as the source delivered it, with stamps that name each site that it has left.
+
+Between Service Bus and Event Hubs a session is a partition key, and the header and what only one of them takes are
+stored in `repl-*` properties; docs/mapping.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import starmap
+from typing import NamedTuple
+
+from shared.amqp.codec import decode_all, items_of, pairs_of
+from shared.amqp.sections import Sections, split
+from shared.amqp.values import Described, Value
+
+# A rule of the source sets the first two; the others are in a dead letter.
+_OF_THE_SOURCE = ("replication", "RuleName", "DeadLetter")
+_ASSIGNED = {
+    *("x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-offset"),
+    *("x-opt-partition-id", "x-opt-locked-until"),
+}
+_PARTITION_KEY = "x-opt-partition-key"
+_STORED_LIFE = "repl-sb-time-to-live"
+# Fields of a header, and of properties.
+_PRIORITY, _LIFE = 1, 2
+_SESSION = 10
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Expected(NamedTuple):
+    """What is expected of a copy beside its original."""
+
+    path: Sequence[str]
+    """The sites that it has left."""
+    key: str
+    """Its session, or its partition key."""
+    is_event: bool
+    """Whether it lies in a hub."""
+    crosses: bool
+    """Whether it has been carried from Service Bus to Event Hubs, or back."""
+
+
+def difference(original: bytes, copy: bytes, expected: Expected) -> str | None:
+    """Return what is wrong with *copy*, None if nothing is."""
+    source, found = split(original), split(copy)
+    wrong = wrong_stamps(original, copy, expected.path)
+    if wrong is not None:
+        return wrong
+    if source.body != found.body or source.footer != found.footer:
+        return "its body"
+    own, kept = (_own(properties_of(content)) for content in (original, copy))
+    if own != kept:
+        return f"its application properties: {sorted(own)}, now {sorted(kept)}"
+    if expected.crosses:
+        return _crossed(source, found, expected)
+    if source.properties != found.properties:
+        return "its properties"
+    if any(_fields(source.header)[field] != _fields(found.header)[field] for field in (_PRIORITY, _LIFE)):
+        return "its header"
+    if _annotations(source, _ASSIGNED) != _annotations(found, _ASSIGNED):
+        return "its annotations"
+    return None
+
+
+def wrong_stamps(original: bytes, copy: bytes, path: Sequence[str]) -> str | None:
+    """Return what is wrong with the stamps of a copy that has left the sites of *path*, None if nothing is."""
+    found = properties_of(copy)
+    stamps = {name: _text(found, name) for name in ("repl-path", "repl-enqueue-time", "repl-sequence", "repl-offset")}
+    if not path:
+        return None if not any(stamps.values()) else f"its stamps, {sorted(stamps.items())}, though it is no copy"
+    if stamps["repl-path"] != [*path]:
+        return f"its path {stamps['repl-path']}, expected {[*path]}"
+    annotations = _annotations(split(original), set())
+    moment = _EPOCH + timedelta(milliseconds=int(str(annotations["x-opt-enqueued-time"].payload)))
+    firsts = {
+        "repl-enqueue-time": f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
+        "repl-sequence": str(annotations["x-opt-sequence-number"].payload),
+    }
+    if "x-opt-offset" in annotations:
+        firsts["repl-offset"] = str(annotations["x-opt-offset"].payload)
+    for name, first in firsts.items():
+        if len(stamps[name]) != len(path) or stamps[name][0] != first:
+            return f"its {name} {stamps[name]}, expected {len(path)} that begin with {first}"
+    return None
+
+
+def properties_of(content: bytes) -> dict[str, Value]:
+    """Return the application properties of a message."""
+    return _named(split(content).application_properties)
+
+
+def _crossed(source: Sections, found: Sections, expected: Expected) -> str | None:
+    """Return what is wrong with a message that was an event, or the reverse, apart from what is as it was."""
+    before, after = _fields(source.properties), _fields(found.properties)
+    if before[:_SESSION] != after[:_SESSION]:
+        return "its properties"
+    key = _annotations(found, set()).get(_PARTITION_KEY) if expected.is_event else after[_SESSION]
+    if key is None or key.payload != expected.key:
+        return f"its key {key}"
+    if expected.is_event and _named(found.application_properties).get(_STORED_LIFE) != _fields(source.header)[_LIFE]:
+        return "its stored time to live"
+    return None
+
+
+def _own(properties: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in properties.items() if not name.startswith(("repl-", *_OF_THE_SOURCE))}
+
+
+def _text(properties: Mapping[str, Value], name: str) -> list[str]:
+    """Return the values of a stamp, one for each hop."""
+    return str(properties[name].payload).split(";") if name in properties else []
+
+
+def _annotations(sections: Sections, without: set[str]) -> dict[str, Value]:
+    return {name: value for name, value in _named(sections.message_annotations).items() if name not in without}
+
+
+def _named(section: bytes) -> dict[str, Value]:
+    described = decode_all(section).payload if section else None
+    if not isinstance(described, Described):
+        return {}
+    return dict(starmap(lambda key, value: (str(key.payload), value), pairs_of(described.value)))
+
+
+def _fields(section: bytes) -> list[Value | None]:
+    """Return the fields of a list, filled up with None: trailing nulls may be left out."""
+    described = decode_all(section).payload if section else None
+    values = items_of(described.value) if isinstance(described, Described) else ()
+    fields = [None if value.payload is None else value for value in values]
+    return [*fields, *[None] * (13 - len(fields))]
