@@ -149,7 +149,7 @@ class Rejects:
 
 
 def _give_up(item: Item, deadline: Deadline) -> BuswayError | None:
-    """Let *item* go to the dead-letter queue of its source once that is on record; return an error if it has no such queue."""
+    """Let *item* go to the dead-letter queue of its source once that is on record; return an error without one."""
     if deadline.locks is None or item.original.lock_token is None:
         return _stuck(item, "its source has no dead-letter queue")
     item.become(State.DEAD_LETTERED)
