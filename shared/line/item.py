@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.line.accepted_sends import AcceptedSends, Key, key_of
 from shared.line.rejection import Part, Share, requested_share
@@ -16,6 +17,7 @@ from shared.line.routing import Target
 from shared.line.states import FROM, KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State
 from shared.message.arrival import Arrival, CarriedEvent
 from shared.message.message import Message
+from shared.message.ttl import MIN_MILLISECONDS, shortened
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
 
 _STAGES = {State.ROUTED: Stage.ROUTED, State.READY: Stage.FITTED}
@@ -94,6 +96,8 @@ class Item(Struct, eq=False):
     joined: Joined | None = None
     followers: Sequence["Item"] = ()
     """What is joined to it."""
+    ends_at: int | None = None
+    """When its copy ends, in milliseconds since 1970, if it must not live longer where it waits for its target."""
     is_recorded: bool = False
     """Whether the journal has its result, or will have it before its source is settled."""
 
@@ -153,7 +157,7 @@ class Item(Struct, eq=False):
             raise IllegalTransitionError("a message that is joined or encoded cannot be copied")
         self.copies = [self, *(self.split(message.copy()) for _ in targets[1:])]
         for copy, target in zip(self.copies, targets, strict=True):
-            copy.part, copy.copies, copy.only_for = self.part, self.copies, str(target)
+            copy.part, copy.copies, copy.only_for, copy.ends_at = self.part, self.copies, str(target), self.ends_at
             copy.key = None if key is None else (*key, copy.only_for)
             copy.event_key = None if event_key is None else (*event_key, copy.only_for)
         return self.copies
@@ -236,6 +240,17 @@ class Item(Struct, eq=False):
             follower.depart(departed)
 
     # The send
+
+    def shorten(self, now: int) -> None:
+        """Let its copy live no longer than until it *ends_at*: it is sent *now*, in milliseconds since 1970."""
+        outgoing = self.outgoing
+        if self.ends_at is None or outgoing is None:
+            return
+        life = max(self.ends_at - now, MIN_MILLISECONDS)
+        if outgoing.time_to_live is not None:
+            self.outgoing = replace(outgoing, time_to_live=life)
+        else:
+            self.outgoing = replace(outgoing, content=shortened(outgoing.content, life))
 
     def accept(self) -> None:
         """Finish as sent, with all followers, even if the target refused it before."""

@@ -88,7 +88,7 @@ class Pipeline:
         self._records = Records(task, journal, self._outages)
         accepted = AcceptedSends() if accepted is None else accepted
         self.forget = accepted.forget
-        self._sender = Sender(task, accepted, self._outages)
+        self._sender = Sender(task, accepted, self._outages, self._clock)
         self._preparation = Preparation(task, journal, accepted)
         steps = self._preparation.steps()
         self._steps = steps if watch is None else watch(steps)
@@ -201,6 +201,7 @@ class Pipeline:
     async def _pass(self, batch: Batch, delivery: Delivery) -> None:
         """Take the messages of *batch* through the steps; raises the error that keeps some at their source."""
         started, retries = self._clock.monotonic(), delivery.deadline.retries
+        batch.now = self._clock.now()  # it may have waited: for the end of a pause, or for an earlier delivery
         error = await self._prepare(batch)
         pending = self._journal_and_send(batch, delivery, error)
         if batch.heartbeats and self._heartbeats is not None:

@@ -122,16 +122,18 @@ class Preparation:
                 self._failure.reject(batch, item, error, Stage.STAMPED)
 
     def _expire(self, batch: Batch, waiting: _Waiting) -> None:
-        expires, now = self._task.time_to_live.expires, batch.now
+        life, now = self._task.time_to_live, batch.now
         for item, message in waiting:
             if item.state is not State.RECEIVED:
                 continue
             try:
-                if expires(message, now):
+                if life.expires(message, now):
                     if self._task.router.fans_out:
                         batch.expired.add(item)  # some of its targets may have it
                     else:
                         item.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
+                else:
+                    item.ends_at = life.end(message, now)
             except MessageRejected as error:
                 self._failure.reject(batch, item, error, Stage.STAMPED)
 
@@ -197,7 +199,7 @@ class Preparation:
                     item.withhold(Outcome.LOOPED, objection, Stage.ROUTED)
 
     def _fit(self, batch: Batch, waiting: _Waiting) -> None:
-        departing = self._journal.departing
+        departing, life = self._journal.departing, self._task.time_to_live
         for item, message in waiting:
             target, arrived = item.target, item.original.arrived
             if item.state is not State.ROUTED or target is None:
@@ -206,6 +208,8 @@ class Preparation:
                 if not message.has_message_id:
                     identity = deterministic_id(message.arrival)
                     message.message_id = None if identity is None else string(identity)
+                if target.binding is not None or life.end(message, batch.now) != item.ends_at:
+                    item.ends_at = None  # the host sends it, or the action of its route has given it another life
                 same = _fitted_alike(item, target)
                 if same is not None:
                     item.fit(*same)

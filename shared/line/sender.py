@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from shared.clock import Clock
 from shared.errors import BuswayError, LockLost, MessageRejected, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import Deadline
@@ -33,12 +34,13 @@ _CALL_BYTES = 200_000
 class Sender:
     """Sends the batches of one task."""
 
-    def __init__(self, task: Task, accepted: AcceptedSends, outages: Outages) -> None:
+    def __init__(self, task: Task, accepted: AcceptedSends, outages: Outages, clock: Clock) -> None:
         """Remember sent messages in *accepted*; log outages in *outages*."""
         self._task = task.name
         self._pace = Pace(task.rate)
         self._accepted = accepted
         self._outages = outages
+        self._clock = clock
         self._rejects = Rejects(task, accepted)
 
     async def send(
@@ -82,9 +84,11 @@ class Sender:
         # Two routes may have equal targets: what they send there keeps its order.
         by_target: dict[Target, list[Item]] = {}
         last, waiting = None, list[Item]()
+        now = round(self._clock.now().timestamp() * 1000)
         for item in items:
             target = item.target
             if item.state in TO_TARGET and target is not None:
+                item.shorten(now)
                 if target is not last:
                     last, waiting = target, by_target.setdefault(target, [])
                 waiting.append(item)

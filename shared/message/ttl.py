@@ -9,12 +9,20 @@ docs/decisions/0006.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from shared.amqp.sections import split
+from shared.amqp.values import uint
+from shared.message.arrival import Arrival, Origin
+from shared.message.mapping import TIME_TO_LIVE
 from shared.message.message import Message
 
 MIN_MILLISECONDS = 1
 
 # The largest expected difference between the clocks of source and app.
 CLOCK_SKEW = timedelta(seconds=5)
+# A copy that has waited for less is not encoded again.
+_NOTICED_MILLISECONDS = 1000
+_LONGEST_MILLISECONDS = 2**32 - 1
+_UNKNOWN = Arrival(Origin("", ""))
 _SKEW_MILLISECONDS = round(CLOCK_SKEW.total_seconds() * 1000)
 
 
@@ -24,6 +32,10 @@ class Keep:
     def expires(self, message: Message, now: datetime) -> bool:  # noqa: ARG002 - the policies are called alike
         """Leave *message* as it is; nothing has expired."""
         return False
+
+    def end(self, message: Message, now: datetime) -> int | None:  # noqa: ARG002 - the policies are called alike
+        """Return None: the copy lives as long as the target has it."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,10 @@ class Stamp:
         """Set the time to live of *message*; nothing has expired."""
         message.time_to_live = max(round(self.life.total_seconds() * 1000), MIN_MILLISECONDS)
         return False
+
+    def end(self, message: Message, now: datetime) -> int | None:  # noqa: ARG002 - the policies are called alike
+        """Return None: the copy lives as long as the target has it."""
+        return None
 
 
 class Remaining:
@@ -66,5 +82,29 @@ class Remaining:
         message.time_to_live = min(left, life)
         return False
 
+    def end(self, message: Message, now: datetime) -> int | None:
+        """Return when the copy ends, in milliseconds since 1970, after *message* was looked at *now*."""
+        life = message.time_to_live
+        return None if life is None else round(now.timestamp() * 1000) + life
+
 
 type TimeToLive = Keep | Stamp | Remaining
+
+
+def shortened(content: bytes, life: int) -> bytes:
+    """
+    Return an encoded message with a *life* in milliseconds: it has waited for its target.
+
+    A difference of less than a second is left, as is a life of more than 49.7 days.
+    """
+    message = Message(split(content), _UNKNOWN)
+    # That of an event is stored.
+    stored = message.application_property(TIME_TO_LIVE)
+    present = message.time_to_live if stored is None else stored.payload
+    if not isinstance(present, int) or not life + _NOTICED_MILLISECONDS <= present <= _LONGEST_MILLISECONDS:
+        return content
+    if stored is None:
+        message.time_to_live = life
+    else:
+        message.set_properties({TIME_TO_LIVE: uint(life)})
+    return message.encode()

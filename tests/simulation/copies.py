@@ -25,6 +25,8 @@ _STORED_LIFE = "repl-sb-time-to-live"
 # Fields of a header, and of properties.
 _PRIORITY, _LIFE = 1, 2
 _SESSION = 10
+# An attempt may last for two minutes, and clocks differ.
+_SLOWEST_SEND = 150_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,6 +41,8 @@ class Expected(NamedTuple):
     """Whether it lies in a hub."""
     crosses: bool
     """Whether it has been carried from Service Bus to Event Hubs, or back."""
+    ends: bool = False
+    """Whether it lives no longer than its original."""
 
 
 def difference(original: bytes, copy: bytes, expected: Expected) -> str | None:
@@ -52,15 +56,7 @@ def difference(original: bytes, copy: bytes, expected: Expected) -> str | None:
     own, kept = (_own(properties_of(content)) for content in (original, copy))
     if own != kept:
         return f"its application properties: {sorted(own)}, now {sorted(kept)}"
-    if expected.crosses:
-        return _crossed(source, found, expected)
-    if source.properties != found.properties:
-        return "its properties"
-    if any(_fields(source.header)[field] != _fields(found.header)[field] for field in (_PRIORITY, _LIFE)):
-        return "its header"
-    if _annotations(source, _ASSIGNED) != _annotations(found, _ASSIGNED):
-        return "its annotations"
-    return None
+    return _crossed(source, found, expected) if expected.crosses else _carried(source, found, expected)
 
 
 def wrong_stamps(original: bytes, copy: bytes, path: Sequence[str]) -> str | None:
@@ -90,6 +86,20 @@ def properties_of(content: bytes) -> dict[str, Value]:
     return _named(split(content).application_properties)
 
 
+def _carried(source: Sections, found: Sections, expected: Expected) -> str | None:
+    """Return what is wrong with a message that has stayed in one kind of namespace, apart from what all must keep."""
+    before, after = _fields(source.header), _fields(found.header)
+    if source.properties != found.properties:
+        return "its properties"
+    if _annotations(source, _ASSIGNED) != _annotations(found, _ASSIGNED):
+        return "its annotations"
+    if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and not expected.ends):
+        return "its header"
+    if expected.ends and _end(found) - _end(source) > _SLOWEST_SEND:
+        return "its end, which is after that of its original"
+    return None
+
+
 def _crossed(source: Sections, found: Sections, expected: Expected) -> str | None:
     """Return what is wrong with a message that was an event, or the reverse, apart from what is as it was."""
     before, after = _fields(source.properties), _fields(found.properties)
@@ -105,6 +115,12 @@ def _crossed(source: Sections, found: Sections, expected: Expected) -> str | Non
 
 def _own(properties: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in properties.items() if not name.startswith(("repl-", *_OF_THE_SOURCE))}
+
+
+def _end(sections: Sections) -> int:
+    """Return when a message expires, in milliseconds since 1970 by the clock of its site."""
+    parts = _annotations(sections, set())["x-opt-enqueued-time"], _fields(sections.header)[_LIFE]
+    return sum(int(str(part.payload)) for part in parts if part is not None)
 
 
 def _text(properties: Mapping[str, Value], name: str) -> list[str]:

@@ -243,7 +243,13 @@ def _changed(world: World, place: Place) -> Iterator[str]:
         if draft.parts > 1:
             found = wrong_stamps(originals[draft], arrival.content, way)
         else:
-            expected = Expected(way, draft.key, is_event=is_event, crosses=is_event != was_event)
+            expected = Expected(
+                way,
+                draft.key,
+                is_event=is_event,
+                crosses=is_event != was_event,
+                ends="ttl: remaining" in topology.tasks,
+            )
             found = difference(originals[draft], arrival.content, expected)
         if found is not None:
             yield f"{place}: {arrival.name} was changed: {found}"

@@ -424,7 +424,7 @@ TOPOLOGIES = (
     PAIR,
     PAIR_WITH_SESSIONS,
     _one_way("one way", sessions=False, in_order=False),
-    _one_way("one way with sessions", sessions=True),
+    _one_way("one way with sessions", sessions=True, more="ttl: remaining"),
     _one_way("lanes", sessions=True, more="lanes: 2", rejects=""),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False, rejects=""),
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),

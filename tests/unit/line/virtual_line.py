@@ -12,9 +12,9 @@ from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
 from shared.line.task import Task
 from shared.message.arrival import Origin
-from shared.message.ttl import Keep
+from shared.message.ttl import Keep, TimeToLive
 from shared.protocols import Outcome, Output
-from shared.rules import parse_filter
+from shared.rules import parse_action, parse_filter
 from tests.fakes import (
     JournalInMemory,
     SessionInMemory,
@@ -42,6 +42,8 @@ class Line[AnOutput: Output]:
         accepted: AcceptedSends | None = None,
         read_order: ReadOrder | None = None,
         other: Output | None = None,
+        life: TimeToLive | None = None,
+        action: str | None = None,
         **options: Any,
     ) -> None:
         """Send to *output*; what has an even number to *other*, if there is one."""
@@ -52,7 +54,7 @@ class Line[AnOutput: Output]:
         self.at: dict[Any, Any] = {}
         self.shutdown = Shutdown()
         self.journal = JournalInMemory()
-        routes = [Route(Target(output, "east", "orders"))]
+        routes = [Route(Target(output, "east", "orders"), None, None if action is None else parse_action(action))]
         if other is not None:
             routes.insert(0, Route(Target(other, "north", "orders"), parse_filter("sys.MessageId IN ('m-2', 'm-4')")))
         self.task = Task(
@@ -61,7 +63,7 @@ class Line[AnOutput: Output]:
             [],
             Router(routes),
             None if rejects is None else Target(rejects, "west", "rejected"),
-            Keep(),
+            life or Keep(),
             None,
             settlement=self.locks if has_locks else None,
             **options,

@@ -5,8 +5,9 @@ import pytest
 from shared.amqp.codec import decode
 from shared.amqp.values import timestamp
 from shared.message.arrival import Origin
+from shared.message.mapping import TIME_TO_LIVE, keep_broker_properties
 from shared.message.message import Message
-from shared.message.ttl import Keep, Remaining, Stamp
+from shared.message.ttl import Keep, Remaining, Stamp, shortened
 from tests.messages import ENQUEUED, message
 
 LONGEST_IN_HEADER = 2**32 - 1
@@ -99,3 +100,22 @@ def test_what_lives_for_longer_than_a_header_can_say_does_so_at_the_target() -> 
 
 def read(content: bytes) -> Message:
     return Message.received(content, Origin("west", "q"))
+
+
+@pytest.mark.parametrize(("life", "left"), [(5000, 2000), (5000, 4500), (NINETY_DAYS, 2000), (None, 2000)])
+@pytest.mark.parametrize("is_event", [False, True])
+def test_what_has_waited_for_its_target_is_encoded_again_if_its_life_differs(
+    life: int | None, left: int, *, is_event: bool
+) -> None:
+    made = living(life)
+    if is_event:
+        keep_broker_properties(made)
+    content = made.encode()
+    found = shortened(content, left)
+    is_other = life == 5000 and left == 2000
+    assert (found != content) is is_other
+    copied = Message.received(found, Origin("east", "q"))
+    stored = copied.application_property(TIME_TO_LIVE)
+    present = copied.time_to_live if stored is None else stored.payload
+    assert present == (left if is_other else life)
+    assert (stored is not None) is (is_event and life is not None)
