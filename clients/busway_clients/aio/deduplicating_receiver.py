@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
 from busway_clients.aio.receive_run import WAIT_SECONDS, Application, ReceiveRun
-from busway_clients.concurrency.tasks import Event, SideTask, answer_of, entered, in_thread
+from busway_clients.concurrency.tasks import Event, SideTask, answer_of, entered, in_thread, sleep
 from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
 from busway_clients.receivers.messages import PATIENCE, Handled, Identity, Watermark, WithoutIdentity, by_message_id
 from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store, renewing
@@ -31,10 +31,13 @@ from busway_clients.senders.error_kinds import condition_of, describe
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 OPEN_SECONDS = 10.0
+_WATCH_SECONDS = 0.5
+"""How late a run may notice that it is over, if a namespace does not answer."""
 _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
+_LAST_ATTEMPTS = 20
 _RENEW_SECONDS = 15.0
 # Errors of configuration at the start. Later they may be temporary: an entity is recreated, or a namespace replaced.
 _MISTAKES = {"amqp:not-found", "amqp:not-allowed"}
@@ -88,7 +91,7 @@ class DeduplicatingReceiver:
         self._counts: dict[str, Counter[Handled]] = {name: Counter() for name in receivers}
         self._errors: dict[str, Exception | None] = dict.fromkeys(receivers)
         # Claims that ended while the store was unavailable, and whether the application succeeded.
-        self._unreported: dict[str, tuple[Claim, bool]] = {}
+        self._unreported: dict[Claim, bool] = {}
 
     @property
     def counts(self) -> Mapping[str, Mapping[Handled, int]]:
@@ -112,7 +115,7 @@ class DeduplicatingReceiver:
         tasks = {name: SideTask(partial(self._receive, name, run), f"receive from {name}") for name in self._receivers}
         try:
             while running := [task for name, task in tasks.items() if not task.is_done and run.is_waited_for(name)]:
-                await running[0].wait(_LOOK_SECONDS)
+                await running[0].wait(_WATCH_SECONDS)
             ended = [task for task in tasks.values() if task.is_done]
         finally:
             run.end()
@@ -174,7 +177,12 @@ class DeduplicatingReceiver:
             raise
 
     async def _handle_with_store(self, name: str, message: ServiceBusReceivedMessage, run: ReceiveRun) -> None:
-        """Handle a message; while the store is unavailable, renew the lock, so that no delivery is used up."""
+        """
+        Handle a message; while the store is unavailable, renew the lock, so that no delivery is used up.
+
+        When the run is over, only the success of the application is recorded, if the store answers soon.
+        """
+        last_attempts = _LAST_ATTEMPTS
         while True:
             try:
                 await self._handle(name, message, run)
@@ -182,9 +190,13 @@ class DeduplicatingReceiver:
                 if self._errors[name] is None:
                     _LOGGER.warning("%s: waiting for the store: %s", name, error)
                 self._errors[name] = error
-                if run.is_over():
+                if not run.is_over():
+                    await run.pause(_PAUSE_SECONDS)
+                elif last_attempts and self._unreported_of(self._identity(message)):
+                    last_attempts -= 1
+                    await sleep(_PAUSE_SECONDS)
+                else:
                     return
-                await run.pause(_PAUSE_SECONDS)
                 await _renew(self._receivers[name], message)
             else:
                 self._errors[name] = None
@@ -253,11 +265,10 @@ class DeduplicatingReceiver:
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, identity: str, run: ReceiveRun
     ) -> Claim | State:
         """Claim the message; while another receiver processes a copy, wait for the result."""
-        if identity in self._unreported:
-            claim, has_succeeded = self._unreported[identity]
-            await self._report(claim, has_succeeded=has_succeeded)
         started, pause_seconds = time.monotonic(), _LOOK_SECONDS
         while True:
+            for claim, has_succeeded in self._unreported_of(identity):
+                await self._report(claim, has_succeeded=has_succeeded)
             answer = await self._request_claim(identity)
             if answer is not State.BUSY or run.is_over() or time.monotonic() - started >= self._patience:
                 return answer
@@ -287,7 +298,7 @@ class DeduplicatingReceiver:
         """Record or release a claim in the store; if that is unavailable, the next delivery of the message does it."""
         if claim is None:
             return
-        self._unreported[claim.identity] = (claim, has_succeeded)
+        self._unreported[claim] = has_succeeded
         try:
             if has_succeeded:
                 await self._ask(self._store.record, claim, time.time())
@@ -295,7 +306,11 @@ class DeduplicatingReceiver:
                 await self._ask(self._store.release, claim)
         except ClaimLost as lost:
             _LOGGER.warning("message %s: processed, but a copy may be too: %s", claim.identity, lost)
-        self._unreported.pop(claim.identity, None)
+        self._unreported.pop(claim, None)
+
+    def _unreported_of(self, identity: str | None) -> Sequence[tuple[Claim, bool]]:
+        # A copy, since the receivers of other namespaces add and remove theirs.
+        return [each for each in [*self._unreported.items()] if each[0].identity == identity]
 
     def _let_go(self, *claims: Claim | State | None) -> None:
         """Release claims at once: they must not outlive the work."""

@@ -9,12 +9,22 @@ import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import Claim, DeduplicatingReceiver, Handled, MemoryStore, SqliteStore, State, StoreUnavailable
+from busway_clients import (
+    Claim,
+    DeduplicatingReceiver,
+    Handled,
+    MemoryStore,
+    SqliteStore,
+    State,
+    StoreUnavailable,
+    aio,
+)
 from tests.clients.applications import ENVIRONMENT, Application
 from tests.clients.receivers.consuming import Effects, consume, send_to_both
 from tests.clients.site import Site, both_kinds
@@ -182,6 +192,57 @@ def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(s
     assert effects.seen["x"] == (2 if question == "release" else 1)
     assert site.ids("west", entity) == site.dead("west", entity) == []
     assert receiver.errors == {"west": None, "east": None}
+
+
+@both_kinds
+def test_success_is_recorded_although_the_run_was_stopped_and_the_store_is_away(site: Site) -> None:
+    entity = site.queue()
+    site.call(site.passive(entity).send(ServiceBusMessage("x")))
+    effects, stop = Effects(), (threading if site.kind == "sync" else asyncio).Event()
+
+    def work(message: Any) -> None:
+        effects(message)
+        stop.set()
+
+    async def awaited(message: Any) -> None:
+        work(message)
+
+    receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), StoreThatIsAway("record", 2))
+    site.call(receiver.run(work if site.kind == "sync" else awaited, stop))
+    assert effects.seen == {"x": 1}
+    assert site.ids("west", entity) == []
+
+
+def test_late_answer_to_a_release_does_not_forget_the_success_of_the_other_copy() -> None:
+    released, may_answer = threading.Event(), threading.Event()
+
+    class Late(StoreThatIsAway):
+        def release(self, claim: Any) -> None:
+            super().release(claim)
+            if not released.is_set():
+                released.set()
+                assert may_answer.wait(20)
+
+    async def settle(*_: Any) -> None:
+        pass
+
+    async def fails(_: Any) -> None:
+        raise RuntimeError("no")
+
+    async def run() -> Handled:
+        link: Any = SimpleNamespace(session=None, complete_message=settle, abandon_message=settle)
+        message: Any = SimpleNamespace(message_id="m", locked_until_utc=None)
+        store = Late("record", 1)
+        receiver = aio.DeduplicatingReceiver({"west": link, "east": link}, store, patience=timedelta(seconds=0.1))
+        failing = asyncio.create_task(receiver.handle("west", message, fails))
+        await asyncio.to_thread(released.wait, 20)
+        with pytest.raises(StoreUnavailable):
+            await receiver.handle("east", message, settle)
+        may_answer.set()
+        assert await failing is Handled.FAILED
+        return await receiver.handle("east", message, fails)
+
+    assert asyncio.run(run()) is Handled.DUPLICATE
 
 
 def test_cancelled_application_releases_its_claim(sync_site: Site) -> None:

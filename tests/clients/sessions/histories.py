@@ -7,63 +7,26 @@ locks are lost; the application fails before and after its effect; clocks differ
 
 import itertools
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork, renew
-from busway_clients.errors import ClientsError, Conflict, StoreUnavailable
-from busway_clients.rows import Row, Write
+from busway_clients.errors import ClientsError
 from busway_clients.sessions import Delivery, Journal
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import Fault, LockLost
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
 from tests.clients.sessions.region import PARTITION, SESSION, Step, SteppedLane, new_store
+from tests.clients.uncertain import WALL, UncertainStore
 
 SITES = ("west", "east")
-_WALL = 1_000_000.0
 _BUSY = Fault("Busy", "", is_final=False)
 _NOT_HELD = Fault("LeaseLost", "", is_final=False, counts=False)
 _MOST_STEPS = 200_000
-
-
-class UncertainStore:
-    """A store whose answers are lost, and whose writes may arrive after it was given up."""
-
-    name = "journal"
-
-    def __init__(self, history: "History") -> None:
-        self._history = history
-        self._store = new_store()
-        self._store.open()
-
-    def read(self, partition: str, keys: Sequence[str], *, with_open: bool = True) -> Sequence[Row]:
-        if self._history.is_away() or self._history.is_faulty():
-            raise StoreUnavailable("no answer")
-        return self._store.read(partition, keys, with_open=with_open)
-
-    def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
-        fault = self._history.chance.choice(("lost", "unanswered", "repeated", "late"))
-        if self._history.is_away():
-            raise StoreUnavailable("no answer")
-        if not self._history.is_faulty():
-            return self._store.write(partition, writes)
-        if fault == "late":
-            delay = self._history.chance.choice((0.5, 3.0, 20.0))
-            self._history.later(delay, lambda: self._arrive(partition, writes))
-        elif fault != "lost":
-            self._store.write(partition, writes)
-        # An SDK that repeats a request finds that its first one has changed the version.
-        raise Conflict("repeated") if fault == "repeated" else StoreUnavailable("no answer")
-
-    def _arrive(self, partition: str, writes: Sequence[Write]) -> None:
-        try:
-            self._store.write(partition, writes)
-        except Conflict:
-            self._history.note("a late write is refused")
 
 
 class Region:
@@ -127,7 +90,7 @@ class Visit:
             history.settings[region.site],
             region.cache,
             monotonic=lambda: history.now + offset,
-            wall=lambda: _WALL + history.now + wall,
+            wall=lambda: WALL + history.now + wall,
             is_stopping=lambda: self.is_stopping,
         )
         self.work = SessionWork(PARTITION, self.worker, cast("Lane", SteppedLane()))
@@ -168,7 +131,7 @@ class History:
         self.walls = {site: chance.choice((0.0, -5.0, 3600.0)) for site in SITES}
         self.settings = self._drawn_settings()
         self.regions = {site: Region(site) for site in SITES}
-        store: Any = UncertainStore(self)
+        store: Any = UncertainStore(self, new_store())
         self._journals = {
             site: Journal(store, self.settings[site], max_final=chance.choice((1, 2, 20))) for site in SITES
         }
@@ -230,7 +193,7 @@ class History:
         if site not in lines:
             lines[site] = region.place()
         counted = None if self.settings[site].number is None else number
-        region.messages.append(Arrival(name, name, SESSION, self.origins[name], lines, counted, _WALL + self.now))
+        region.messages.append(Arrival(name, name, SESSION, self.origins[name], lines, counted, WALL + self.now))
         self.note(f"{name} arrives at {site}")
 
     def run(self) -> bool:
