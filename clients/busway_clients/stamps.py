@@ -35,3 +35,8 @@ def decoded(value: object) -> Any:  # noqa: ANN401 - a value of an application p
     """Return a property's name or value, bytes as the text that the SDK sends for them."""
     # Bytes that cannot be decoded stay different from each other, since a property may be an identity.
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+def text_of(value: object) -> str:
+    """Return an id as text; in AMQP it may also be bytes, a number or a UUID."""
+    return str(decoded(value))

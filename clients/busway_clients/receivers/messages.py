@@ -9,8 +9,7 @@ from typing import Literal
 from azure.servicebus import ServiceBusReceivedMessage
 
 from busway_clients.errors import WrongUse
-from busway_clients.senders.messages import text_of
-from busway_clients.stamps import ENQUEUE_TIME, hop_time, hops, text_properties
+from busway_clients.stamps import ENQUEUE_TIME, hop_time, hops, text_of, text_properties
 
 PATIENCE = timedelta(minutes=1)
 

@@ -18,7 +18,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from busway_clients.errors import WrongUse
 from busway_clients.senders.serialization import freeze, parts
-from busway_clients.stamps import decoded, text_properties
+from busway_clients.stamps import decoded, text_of, text_properties
 
 SdkMessage = ServiceBusMessage | AmqpAnnotatedMessage
 Message = SdkMessage | Mapping[str, Any]
@@ -119,11 +119,6 @@ def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:
     """Return a message annotation, whose name may be stored as text or bytes."""
     held = message.annotations or {}
     return held.get(name, held.get(name.decode()))
-
-
-def text_of(value: object) -> str:
-    """Return an id as text; in AMQP it may also be bytes, a number or a UUID."""
-    return str(decoded(value))
 
 
 def _listed(messages: object) -> Sequence[Any]:

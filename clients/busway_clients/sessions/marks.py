@@ -21,7 +21,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from busway_clients.errors import JournalMalformed, JournalRefused
 from busway_clients.rows import Row, Write
 from busway_clients.sessions.entries import ALPHANUMERIC, escaped, whole_number
-from busway_clients.stamps import ENQUEUE_TIME, PATH, SEQUENCE, hop_time, hops, text_properties
+from busway_clients.stamps import ENQUEUE_TIME, PATH, SEQUENCE, hop_time, hops, text_of, text_properties
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STAMPS = "repl-"
@@ -79,7 +79,8 @@ def _seen(
     path = hops(properties, PATH)
     arrived = None if enqueued is None else enqueued.timestamp()
     content = _digest(message, properties)
-    own = Seen(site, site, partition, message.message_id, message.sequence_number, arrived, content=content)
+    named = None if message.message_id is None else text_of(message.message_id)
+    own = Seen(site, site, partition, named, message.sequence_number, arrived, content=content)
     # What names no other site is no copy, whatever its path says.
     if not path or path[0] == site or not _SITE.fullmatch(path[0]):
         return own
@@ -144,6 +145,9 @@ class Position:
             ids.append((id_of(seen.message_id) + seen.content, seen.enqueued))
         elif seen.enqueued is not None:
             since = _later(since, seen.enqueued)
+        elif seen.read_enqueued is not None:
+            # A copy that does not say when it was sent was sent before it arrived.
+            since = _later(since, seen.read_enqueued + _CLOCKS_DIFFER)
         while len(ids) > kept_ids:
             left_out = min(ids, key=lambda each: each[1])
             ids.remove(left_out)
@@ -151,6 +155,9 @@ class Position:
         number, enqueued = seen.number, seen.enqueued
         if seen.is_copy:
             number, enqueued = seen.read_number, seen.read_enqueued
+        if _is_later(enqueued, self.enqueued) and _is_later(self.number, number):
+            # The entity was created again, and counts from the beginning.
+            return Position(number, enqueued, tuple(ids), since)
         return Position(_later(self.number, number), _later(self.enqueued, enqueued), tuple(ids), since)
 
     def has_read(self, seen: Seen) -> bool:
@@ -162,9 +169,7 @@ class Position:
         number, enqueued = seen.read_number, seen.read_enqueued
         if number is None or enqueued is None or self.number is None or self.enqueued is None:
             return False
-        if number == self.number:
-            return enqueued == self.enqueued
-        return number < self.number and enqueued < self.enqueued
+        return number <= self.number and enqueued <= self.enqueued
 
 
 @dataclass(frozen=True)
@@ -243,6 +248,10 @@ def _position(read: Mapping[str, Any]) -> Position:
 
     ids = tuple((str(name), float(time)) for name, time in read["ids"])
     return Position(held("number", int), held("enqueued", float), ids, held("since", float))
+
+
+def _is_later(one: Any, other: Any) -> bool:  # noqa: ANN401 - two numbers or two times
+    return one is not None and other is not None and bool(one > other)
 
 
 def _later(one: Any, other: Any) -> Any:  # noqa: ANN401 - two numbers or two times

@@ -42,7 +42,7 @@ class Translation:
 
     def place(self, seen: Seen) -> Place:
         """Return whether *seen* has been processed, at any site."""
-        views = {site: self._views(seen.origin, site) for site in self._sites(seen.origin)}
+        views = {site: self._views_of(seen, site) for site in self._sites(seen.origin)}
         positions = [position for view in views.values() for position in view.values()]
         if self._is_known(seen, positions, seen.content):
             return Place.DONE
@@ -53,9 +53,10 @@ class Translation:
         if self.numbers_agree or not seen.is_copy:
             original = self.mark.positions.get(view_name(seen.origin, seen.origin, seen.partition))
         if seen.number is not None and original is not None and original.number is not None:
-            if seen.number <= original.number:
+            if seen.number > original.number:
+                views.pop(seen.origin, None)
+            elif self._is_reached(seen, original):
                 return Place.DONE
-            views.pop(seen.origin, None)
         elif seen.number is not None and self.numbers_agree:
             views.pop(seen.origin, None)
         if seen.is_copy and own is not None and own.number is not None and seen.read_number is not None:
@@ -66,6 +67,11 @@ class Translation:
         if seen.enqueued is None:
             return Place.UNSURE
         return self._by_time(seen, seen.enqueued, list(views.items()))
+
+    def _is_reached(self, seen: Seen, original: Position) -> bool:
+        """Return whether *original* has come to the time of *seen*; an entity created again has its numbers again."""
+        reached = original.enqueued
+        return seen.enqueued is not None and reached is not None and seen.enqueued <= reached + self.allowance_seconds
 
     def _is_known(self, seen: Seen, positions: Collection[Position], content: str) -> bool:
         """Return whether *seen* is among the last ids, with this *content* and at about its time."""
@@ -84,9 +90,9 @@ class Translation:
         for site, view in views:
             # Numbers and times of a hub are per partition: one without a position may not have been processed at all.
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
-            is_whole = len(times) == len(self.partitions.get(site, ("",)))
+            is_whole = self.numbers_agree or len(times) == len(self.partitions.get(site, ("",)))
             # Of copies, the times are those of their arrival: an earlier message may not have arrived.
-            if site == seen.origin and is_whole and enqueued < min(times) - allowance:
+            if site == seen.origin and times and is_whole and enqueued < min(times) - allowance:
                 return Place.DONE
             known_by_id = seen.message_id is not None and all(
                 each.since is None or each.since < enqueued for each in view.values()
@@ -111,9 +117,11 @@ class Translation:
         if not partitions:
             raise JournalRefused(f"the partitions of {site} are missing, expected those of its hub")
         origins = {view.partition("@")[0] if "@" in view else view.rpartition("/")[0] for view in self.mark.positions}
+        # Also those of which nothing was processed yet.
+        origins |= {site, *self.partitions}
         starts: dict[str, datetime | str] = {}
         for partition in partitions:
-            done = [self._done_until(origin, site, partition) for origin in sorted(origins | {site})]
+            done = [self._done_until(origin, site, partition) for origin in sorted(origins)]
             known = [each for each in done if each is not None]
             if len(known) < len(done):
                 starts[partition] = "-1"
@@ -140,6 +148,12 @@ class Translation:
         copies = {view.split("@")[1].rpartition("/")[0] for view in views if view.startswith(f"{origin}@")}
         native = {origin} if any(view.startswith(f"{origin}/") for view in views) else set[str]()
         return sorted(copies | native)
+
+    def _views_of(self, seen: Seen, site: str) -> Mapping[str, Position]:
+        """Return the views at *site* to which *seen* may belong; copies keep their partition if numbers agree."""
+        views = self._views(seen.origin, site)
+        own = view_name(seen.origin, site, seen.partition)
+        return {view: each for view, each in views.items() if view == own or not self.numbers_agree}
 
     def _views(self, origin: str, site: str) -> dict[str, Position]:
         prefix = view_name(origin, site, "")
