@@ -59,8 +59,11 @@ class RelayConnection(AbstractAsyncContextManager["RelayConnection"]):
         if self.end is not None:
             raise self.end
         # The task continues if the caller is cancelled: cancelling a read would break the connection.
-        self._next = self._next or asyncio.ensure_future(self._socket.receive())
-        frame = await asyncio.shield(self._next)
+        reading = self._next = self._next or asyncio.ensure_future(self._socket.receive())
+        await asyncio.wait({reading})
+        if reading.cancelled():
+            raise self._ended("closed here", _NORMAL)
+        frame = reading.result()
         self._next = None
         if frame.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
             message: str | bytes = frame.data

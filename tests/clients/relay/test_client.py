@@ -166,6 +166,19 @@ async def test_closing_the_client_ends_its_connections(pair: Pair) -> None:
 
 
 @run
+@pytest.mark.parametrize("closes", ["the client", "the connection"])
+async def test_closing_ends_a_receive_that_waits(pair: Pair, closes: str) -> None:
+    await pair.echoing()
+    client = await pair.client()
+    connection = await client.connect()
+    receiving = asyncio.create_task(connection.receive())
+    await asyncio.sleep(0.01)
+    await (client if closes == "the client" else connection).close()
+    with pytest.raises(ConnectionEnded, match="closed here"):
+        await receiving
+
+
+@run
 async def test_anonymous_sender_needs_no_token_if_the_relay_allows_it(pair: Pair) -> None:
     await pair.echoing()
     client = await pair.client({"west": replace(pair.endpoint("west"), credential=None)})
