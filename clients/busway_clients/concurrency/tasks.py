@@ -61,8 +61,9 @@ def end_of(future: Future[Any]) -> Event:
 
 async def is_acquired_within(lock: Lock, seconds: float | None) -> bool:
     """Acquire *lock* and return True, or False after *seconds*, None for no limit."""
-    if seconds is None or not lock.locked():
+    if seconds is None:
         return await lock.acquire()
+    # Also a lock that is free may be promised to somebody who waits.
     try:
         async with asyncio.timeout(seconds):
             return await lock.acquire()

@@ -13,6 +13,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from busway_clients import FileRoles, MemoryRoles, RoleState, SendFailed, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients.concurrency.tasks import is_acquired_within
 from tests.clients.applications import ENVIRONMENT, Application
 from tests.clients.site import Site, both_kinds
 
@@ -172,6 +173,21 @@ def test_send_waits_for_another_at_most_its_timeout(site: Site) -> None:
 
         site.call(both())
     assert site.bodies("west", entity) == ["1"]
+
+
+def test_a_turn_that_is_promised_to_another_send_is_waited_for_at_most_the_timeout() -> None:
+    async def run() -> bool:
+        turn = asyncio.Lock()
+        await turn.acquire()
+        earlier = asyncio.ensure_future(turn.acquire())
+        await asyncio.sleep(0)
+        turn.release()
+        async with asyncio.timeout(10):
+            is_acquired = await is_acquired_within(turn, 0.01)
+        assert await earlier
+        return is_acquired
+
+    assert not asyncio.run(run())
 
 
 def test_roles_of_other_namespaces_are_refused(sync_site: Site, tmp_path: Path) -> None:
