@@ -115,7 +115,11 @@ class History:
         self.rate = chance.choice((0.0, 0.02, 0.1))
         self.calm = chance.choice((30.0, 200.0))
         self.outage_kind = chance.choice(("refuses", "silent", "stuck"))
-        self._outages = {site: (chance.uniform(0, self.calm), chance.choice((0.0, 10.0, 60.0))) for site in SITES}
+        began = chance.uniform(0, self.calm)
+        self._outages = {
+            site: (chance.choice((began, chance.uniform(0, self.calm))), chance.choice((0.0, 10.0, 60.0)))
+            for site in SITES
+        }
         self._timeout = chance.choice((1.0, 5.0, 5.0, None) if self.outage_kind != "stuck" else (1.0, 5.0))
         self._kind = chance.choice(("passive", "passive", "active", "all"))
         self._full = chance.choice((4, 1000, 1000))
@@ -164,6 +168,10 @@ class History:
         for message in messages:
             name = str(message.properties.message_id)
             self.note(f"{site} accepts {name}")
+            for held in self.outbox.held() if self.large - self.discarded else ():
+                session = self._sent[str(held.lane)]
+                if name in session and session.index(held.message_id) < session.index(name):
+                    self.found.append(f"{name} is sent although {held.message_id} is held")
             self.accepted[site].append(name)
             self.order.append(name)
 
@@ -230,7 +238,7 @@ class History:
 
     async def _send_all(self, process: Process, sender: Any, session: str) -> None:
         while self._left[session]:
-            messages = [self._message(session) for _ in range(self.chance.choice((1, 1, 2, 5)))]
+            messages = [self._message(session) for _ in range(self.chance.choice((1, 1, 2, 5, 12)))]
             names = [str(each.message_id) for each in messages]
             self._left[session] -= 1
             # Until it has returned, nobody knows.

@@ -236,11 +236,3 @@ def test_keep_draining_runs_until_it_is_stopped(site: Site, outbox: Outbox, dura
         site.call(until_empty())
     assert len(outbox) == 0
     assert site.bodies("west", entity) == ["x"]
-
-
-def test_order_within_one_durable_send_is_kept(sync_site: Site, outbox: Outbox) -> None:
-    entity = sync_site.queue("sessions")
-    with Application("sync", sync_site.places) as application:
-        sender = application.classes.DurableSender(application.passive(entity), outbox)
-        sender.send([parcel(number) for number in range(50)])
-    assert sync_site.bodies("west", entity) == [f"parcel-{number}" for number in range(50)]

@@ -183,18 +183,6 @@ def test_if_both_fail_the_roles_stay_and_both_errors_are_raised(site: Site) -> N
     assert sender.state == RoleState("west", ("east",))
 
 
-def test_messages_accepted_by_the_active_namespace_are_not_sent_again(site: Site) -> None:
-    entity = site.queue()
-    sender = site.passive(entity)
-    messages = [ServiceBusMessage("x" * 100_000) for _ in range(8)]
-    site.faults("west").add(Fault(effect=Effect.DROP_CONNECTION, entity=entity, operations=SEND, at=2))
-    outcome = site.call(sender.send(messages, timeout=10))
-    ids = [message.message_id for message in messages]
-    assert site.ids("west", entity)
-    assert [*site.ids("west", entity), *site.ids("east", entity)] == ids
-    assert outcome.accepted_nowhere == ()
-
-
 def test_invalid_settings_are_reported_by_the_constructor() -> None:
     nobody: dict[str, Any] = {"west": None, "east": None}
     with pytest.raises(WrongUse, match="got none, expected an active"):
