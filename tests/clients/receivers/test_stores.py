@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,12 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
+from busway_clients.receivers.stores.store import StoredClaims
 from busway_clients.receivers.stores.tables import TablesStore
+from busway_clients.rows import Write
 from busway_clients.senders.table_roles import TableRoles
+from busway_clients.sessions import Conflict
+from busway_clients.sessions import SqliteStore as Rows
 from tests.azurite import running_tables
 from tests.clients.applications import ENVIRONMENT
 
@@ -120,6 +124,31 @@ def test_a_claim_that_is_renewed_lasts_for_another_lease(store: Any) -> None:
         store.renew(claim, NOW + 222)
     store.record(other, NOW + 222)
     assert store.claim("m", NOW + 821) is State.DONE
+
+
+@pytest.mark.parametrize("earlier", [None, NOW - 1000])
+def test_a_claim_that_was_written_without_an_answer_is_held(earlier: float | None) -> None:
+    class Repeating(Rows):
+        """An SDK that repeats a request finds that its first one has changed the version."""
+
+        is_unanswered = False
+
+        def write(self, partition: str, writes: Sequence[Write]) -> Sequence[str]:
+            versions = super().write(partition, writes)
+            if self.is_unanswered:
+                self.is_unanswered = False
+                raise Conflict("repeated")
+            return versions
+
+    rows = Repeating(":memory:")
+    store = StoredClaims(rows, "orders", WINDOW, LEASE)
+    if earlier is not None:
+        store.claim("m", earlier)
+    rows.is_unanswered = True
+    claim = store.claim("m", NOW)
+    assert isinstance(claim, Claim)
+    store.record(claim, NOW)
+    store.close()
 
 
 def test_one_of_many_concurrent_claims_succeeds(store: Any) -> None:

@@ -187,17 +187,16 @@ class StoredClaims:
     def claim(self, identity: str, now: float) -> Claim | State:
         """Claim a message, atomically, or return why it cannot be claimed."""
         claim = Claim(identity, uuid.uuid4().hex)
-        until = now + self.lease.total_seconds()
-        if self._is_written(identity, claim.token, until, None):
-            return claim
-        found = self._row(identity)
-        if found is None:
-            return State.BUSY  # purged at this moment: the next attempt succeeds or finds out
-        if found.properties["token"] == claim.token:
-            return claim  # created, but the answer was lost
-        if float(found.properties["until"]) > now:
-            return State.DONE if found.properties["is_done"] else State.BUSY
-        return claim if self._is_written(identity, claim.token, until, found) else State.BUSY
+        former: Row | None = None
+        while not self._is_written(identity, claim.token, now + self.lease.total_seconds(), former):
+            former = self._row(identity)
+            if former is None:
+                continue  # purged at this moment
+            if former.properties["token"] == claim.token:
+                break  # written, but the answer was lost
+            if float(former.properties["until"]) > now:
+                return State.DONE if former.properties["is_done"] else State.BUSY
+        return claim
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
