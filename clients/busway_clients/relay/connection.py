@@ -24,6 +24,7 @@ _NO_STATUS = 1005
 _MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 _MAX_REASON = 200
 _CLOSE_SECONDS = 5.0
+_FAILURES = (TimeoutError, aiohttp.ClientError, OSError, ValueError)
 # Statuses of a busy or failing service; 408 and 504 also mean that no listener came to the rendezvous.
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
@@ -118,9 +119,11 @@ class Sockets:
         self._heartbeat = keep_alive.total_seconds()
         self._patience = patience.total_seconds()
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def close(self, reason: str) -> None:
-        """Close the connections that are left, with code 1001, and the session."""
+        """Close the connections that are left, with code 1001, and the session; those that are opening fail."""
+        self._is_closed = True
         await asyncio.gather(*[connection.close(GOING_AWAY, reason) for connection in [*self._connections]])
         if self._session is not None:
             await self._session.close()
@@ -137,6 +140,9 @@ class Sockets:
         protocols: Sequence[str] = (),
     ) -> RelayConnection:
         """Open a WebSocket as a `listener`, a `sender` or another role at the endpoint *name*; raises RelayError."""
+        closed = RelayUnavailable(f"{endpoint.place}: the {role} was closed here")
+        if self._is_closed:
+            raise closed
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(),
@@ -157,12 +163,18 @@ class Sockets:
                     proxy=endpoint.proxy,
                     ssl=endpoint.tls or True,
                 )
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            failure = _failure(endpoint.place, error, role, self._patience)
+        except Exception as error:
+            # A session that is closed meanwhile raises anything.
+            if not self._is_closed and not isinstance(error, _FAILURES):
+                raise
+            failure = closed if self._is_closed else _failure(endpoint.place, error, role, self._patience)
         else:
             connection = RelayConnection(name, endpoint.place, socket)
-            self._connections.add(connection)
-            return connection
+            if not self._is_closed:
+                self._connections.add(connection)
+                return connection
+            await connection.close(GOING_AWAY)
+            failure = closed
         # Without the cause: aiohttp's errors quote the address, which contains the token.
         raise failure from None
 

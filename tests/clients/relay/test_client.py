@@ -166,6 +166,28 @@ async def test_closing_the_client_ends_its_connections(pair: Pair) -> None:
 
 
 @run
+async def test_a_connect_while_the_client_closes_leaves_nothing_open(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = await pair.echoing()
+    for turns in range(0, 60, 3):
+        client = await pair.client()
+        connecting = asyncio.ensure_future(client.connect())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await client.close()
+        await asyncio.wait({connecting})
+        if (error := connecting.exception()) is None:
+            assert connecting.result().end is not None
+        else:
+            assert isinstance(error, RelayFailed)
+        with pytest.raises(RelayFailed, match="the sender was closed here"):
+            await client.connect()
+    await listener.close(timedelta(seconds=10))
+    assert "still served" not in caplog.text
+
+
+@run
 @pytest.mark.parametrize("closes", ["the client", "the connection"])
 async def test_closing_ends_a_receive_that_waits(pair: Pair, closes: str) -> None:
     await pair.echoing()
