@@ -242,7 +242,8 @@ class History:
         self.calm = chance.choice((50.0, 200.0))
         self._outage = chance.uniform(0.0, self.calm), chance.choice((0.0, 0.0, 3.0, 30.0, 100.0))
         self._kills = chance.choice((0, 1, 3, 6))
-        self._slowness = chance.choice((1, 1, 20))
+        # A call of the store takes less time than a lease.
+        self._slowness = chance.choice((1, 1, 20 if self.lease == 30.0 else 5))
         self.loop = ClientLoop(chance, self.latency)  # type: ignore[abstract] # it has what asyncio uses
         self.rows = SqliteStore(":memory:")
         self.claims: dict[Claim, Work] = {}
