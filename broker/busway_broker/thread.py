@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from busway_broker.config import NamespaceConfig
-from busway_broker.core.entities import Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.core.namespace import Namespace
 from busway_broker.event_loop import new_event_loop
 from busway_broker.faults import Fault

@@ -25,7 +25,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from broker.tests import broker_of_a_module
 from busway_broker import errors
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
-from busway_broker.core.entities import Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import NamespaceFaults, RunningBroker
 

@@ -28,7 +28,7 @@ from azure.servicebus.exceptions import (
 
 from broker.tests.sdk_calls import some
 from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.core.entities import Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
 from shared.ends.namespace import Namespace

@@ -13,7 +13,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from typer.testing import Result
 
-from busway_broker.core.entities import Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.core.event import read_event
 from cli.message_lines import message_line
 from cli.property_types import EXAMPLES, decimal

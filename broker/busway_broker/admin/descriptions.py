@@ -12,7 +12,8 @@ from typing import Any
 from busway_broker import errors
 from busway_broker.admin.xml import Element, join, tag, text_tag
 from busway_broker.config import QueueConfig, Right, SharedAccessKey, SubscriptionConfig, TopicConfig
-from busway_broker.core.entities import Counts, Queue, Subscription, Topic
+from busway_broker.core.backlog import Counts
+from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.store import milliseconds
 from busway_broker.core.usage import Times

@@ -105,8 +105,15 @@ class Administration:
             raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{topic.path}: subscription {config.name} already exists")
         self._check_targets(config)
         namespace = self._namespace
-        numbers = topic.incoming.numbers.others()
-        subscription = Subscription(topic.path, config, namespace.clock, namespace.timers, namespace, numbers=numbers)
+        subscription = Subscription(
+            topic.path,
+            config,
+            namespace.clock,
+            namespace.timers,
+            namespace,
+            numbers=topic.incoming.numbers.others(),
+            payloads=topic.payloads,
+        )
         topic.subscriptions[config.name.lower()] = subscription
         namespace.watch_idle()
         return subscription

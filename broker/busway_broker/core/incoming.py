@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from busway_broker import errors
 from busway_broker.core.content import NULL, Content
 from busway_broker.core.message import State, StoredMessage
+from busway_broker.core.payloads import taken
 from busway_broker.core.recording import Recorder, scheduled_path
 from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import SequenceNumbers
@@ -92,7 +93,7 @@ class IncomingMessages:
         message = StoredMessage(content, number, 0, now, content.time_to_live, state=State.SCHEDULED)
         self.reported.look(now)
         self.scheduled[number] = message
-        self.size += content.size
+        self.size += taken(content.size)
         self._timers.set(self, _due(message))
         if self.recorder is not None:
             self.recorder.stored(self._record_path, message)
@@ -102,7 +103,7 @@ class IncomingMessages:
         """Load the scheduled messages, in order, and the message ids, oldest first, of a stored entity."""
         for message in scheduled:
             self.scheduled[message.sequence_number] = message
-            self.size += message.content.size
+            self.size += taken(message.content.size)
             self._timers.set(self, _due(message))
         self._seen.update(seen)
 
@@ -128,7 +129,7 @@ class IncomingMessages:
 
     def _forget(self, number: int) -> None:
         self.reported.look(milliseconds(self._clock))
-        self.size -= self.scheduled.pop(number).content.size
+        self.size -= taken(self.scheduled.pop(number).content.size)
         if self.recorder is not None:
             self.recorder.removed(self._record_path, number)
 

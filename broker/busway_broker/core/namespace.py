@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from busway_broker import errors
 from busway_broker.config import NamespaceConfig
+from busway_broker.core.backlog import DESCRIPTION, REASON, Counts
 from busway_broker.core.content import Content
-from busway_broker.core.entities import DESCRIPTION, REASON, Counts, Queue, Subscription, Topic
+from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.entity_links import EntityLinks, IdleEntities
 from busway_broker.core.hub import Hub
 from busway_broker.core.properties import changed
@@ -111,7 +112,7 @@ class Namespace:
             case Subscription():
                 topic = self.topics.get(top_level(entity.path))
                 if topic is not None:
-                    topic.subscriptions.pop(entity.name.lower(), None)
+                    topic.remove(entity)
                 owners += entity.backlog.stores
         if not isinstance(entity, Topic):
             owners.append(entity.backlog.forwarding)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from busway_broker import errors
 from busway_broker.core.content import Content
 from busway_broker.core.message import Locks, State, StoredMessage
+from busway_broker.core.payloads import Payloads, taken
 from busway_broker.core.properties import Changes, changed
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
 from busway_broker.core.recording import Recorder
@@ -83,6 +84,8 @@ class MessageStore:
         self.messages: dict[int, StoredMessage] = {}
         self.reported = ReportedCount(self.messages, options.counts_lag)
         self.size = 0
+        self.payloads: Payloads | None = None
+        """Those of the topic, if the store is one of a subscription."""
         self._clock = clock
         self._timers = timers
         self._dead_letter = dead_letter
@@ -132,7 +135,7 @@ class MessageStore:
         ready = self._ready_queue_for(message)
         self.reported.look(now)
         self.messages[number] = message
-        self.size += content.size
+        self._weigh(message)
         if time_to_live is not None:
             self._set_expiry(message)
         if self.recorder is not None:
@@ -140,6 +143,12 @@ class MessageStore:
         ready.add(number)
         self._dispatch(ready, now)
         return number
+
+    def _weigh(self, message: StoredMessage) -> None:
+        size = message.content.size
+        self.size += taken(size)
+        if self.payloads is not None:
+            self.payloads.add(message.original_number, size)
 
     def _set_expiry(self, message: StoredMessage) -> None:
         expires_at = message.expires_at
@@ -150,7 +159,7 @@ class MessageStore:
         """Load the messages of a stored entity, in order, and continue after the numbers that it has assigned."""
         for message in messages:
             self.messages[message.sequence_number] = message
-            self.size += message.content.size
+            self._weigh(message)
             message.does_expire = self._dead_letter is not None
             self._set_expiry(message)
             if message.state is State.ACTIVE:
@@ -205,7 +214,9 @@ class MessageStore:
     def _forget(self, message: StoredMessage) -> None:
         self.reported.look(milliseconds(self._clock))
         del self.messages[message.sequence_number]
-        self.size -= message.content.size
+        self.size -= taken(message.content.size)
+        if self.payloads is not None:
+            self.payloads.remove(message.original_number)
         if self.recorder is not None:
             self.recorder.removed(self.path, message.sequence_number)
 
@@ -265,9 +276,11 @@ class MessageStore:
 
     def _change(self, message: StoredMessage, changes: Changes | None) -> None:
         if changes:
-            size = message.content.size
+            self.size -= taken(message.content.size)
             message.content = changed(message.content, changes)
-            self.size += message.content.size - size
+            self.size += taken(message.content.size)
+            if self.payloads is not None:
+                self.payloads.grow(message.original_number, message.content.size)
             if self.recorder is not None:
                 self.recorder.changed(self.path, message)
 

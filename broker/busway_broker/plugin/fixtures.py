@@ -7,7 +7,7 @@ from typing import Any, Self
 from busway_broker.admin.inspection import events, messages
 from busway_broker.config import HubConfig, QueueConfig, SubscriptionConfig
 from busway_broker.core.administration import Administration
-from busway_broker.core.entities import Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.core.namespace import Namespace
 from busway_broker.faults import Fault
 from busway_broker.plugin.marks import EVENT_HUBS, SERVICE_BUS, topic

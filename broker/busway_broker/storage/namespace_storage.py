@@ -7,7 +7,8 @@ from typing import Self
 from urllib.parse import quote
 
 from busway_broker.config import NamespaceConfig
-from busway_broker.core.entities import Backlog, Queue, Subscription, Topic
+from busway_broker.core.backlog import Backlog
+from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.hub import Hub, Partition
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.namespace import Namespace
