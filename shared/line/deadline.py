@@ -6,6 +6,7 @@ and one without attempts left goes to the source's dead-letter queue. So a deliv
 for much longer than its locks last: docs/decisions/0091.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -86,6 +87,30 @@ class Deadline:
                 return True
             await self._sleep(left if self.locks is None else min(left, self.locks.next_renewal()))
         return False
+
+    async def renew_during(self, work: Awaitable[None]) -> None:
+        """
+        Await *work* that is no attempt, such as edits that take longer than a lock, and renew the locks meanwhile.
+
+        Raises: what *work* raises, or LockLost.
+        """
+        if self.locks is None or not self.locks.are_renewed_here:
+            await work
+            return
+        renewing = asyncio.create_task(self._renew(self.locks))
+        try:
+            await work
+        finally:
+            renewing.cancel()
+            (error,) = await asyncio.gather(renewing, return_exceptions=True)
+        if isinstance(error, Exception):
+            raise error
+
+    async def _renew(self, locks: Locks) -> None:
+        """Renew *locks* until cancelled, or until the process ends; raises LockLost."""
+        while not self.is_over:
+            await self._sleep(locks.next_renewal())
+            await locks.renew()
 
     async def outlast_session(self) -> None:
         """Wait until the lock of a session that could not be renewed has ended, or the process ends."""

@@ -101,6 +101,12 @@ class Locks:
         self._lost: set[bytes] = set()
         self._settled: set[bytes] = set()
         self._ending: float | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def are_renewed_here(self) -> bool:
+        """Whether there is any lock that the host does not renew."""
+        return bool(self._reported)
 
     @property
     def has_session(self) -> bool:
@@ -160,9 +166,10 @@ class Locks:
 
     async def renew(self) -> None:
         """Renew the locks that have less than half of their time left; raises LockLost if that of a session is lost."""
-        soon = self._now() + self._source.seconds / 2
-        due = [key for key, end in self._ends.items() if key in self._unknown or end <= soon]
-        errors = await asyncio.gather(*(self._renew(key) for key in due if key not in self._refused))
+        async with self._turn:  # an editor that asks a store renews too
+            soon = self._now() + self._source.seconds / 2
+            due = [key for key, end in self._ends.items() if key in self._unknown or end <= soon]
+            errors = await asyncio.gather(*(self._renew(key) for key in due if key not in self._refused))
         if errors:
             self._source.log(next((error for error in errors if error is not None), None))
 

@@ -202,7 +202,7 @@ class Pipeline:
         """Take the messages of *batch* through the steps; raises the error that keeps some at their source."""
         started, retries = self._clock.monotonic(), delivery.deadline.retries
         batch.now = self._clock.now()  # it may have waited: for the end of a pause, or for an earlier delivery
-        error = await self._prepare(batch)
+        error = await self._prepare(batch, delivery.deadline)
         pending = self._journal_and_send(batch, delivery, error)
         if batch.heartbeats and self._heartbeats is not None:
             error, _ = await asyncio.gather(pending, self._heartbeats.send(batch.heartbeats))
@@ -215,13 +215,13 @@ class Pipeline:
             _LOGGER.error("%s: the batch stays at the source: %s", self._task.name, printable(str(error)))
             raise error
 
-    async def _prepare(self, batch: Batch) -> BuswayError | None:
+    async def _prepare(self, batch: Batch, deadline: Deadline) -> BuswayError | None:
         """Run the steps before the journal; return the error that ended them, if any: then nothing is decided."""
         try:
             for step in self._steps:
                 pending = step.run(batch)
                 if pending is not None:
-                    await pending
+                    await deadline.renew_during(pending)
         except Exception as fault:  # noqa: BLE001 - whatever it is, the journal must have what was received
             error = self._error_of(fault)
             self._preparation.receive(batch)

@@ -1,7 +1,7 @@
 """The pipeline of a task with locks, in virtual time."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.errors import BuswayError
@@ -13,7 +13,7 @@ from shared.line.shutdown import Shutdown
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.ttl import Keep, TimeToLive
-from shared.protocols import Outcome, Output
+from shared.protocols import BatchEditor, Outcome, Output
 from shared.rules import parse_action, parse_filter
 from tests.fakes import (
     JournalInMemory,
@@ -44,6 +44,7 @@ class Line[AnOutput: Output]:
         other: Output | None = None,
         life: TimeToLive | None = None,
         action: str | None = None,
+        editors: Sequence[BatchEditor] = (),
         **options: Any,
     ) -> None:
         """Send to *output*; what has an even number to *other*, if there is one."""
@@ -60,7 +61,7 @@ class Line[AnOutput: Output]:
         self.task = Task(
             "copy",
             Origin("west", "orders"),
-            [],
+            [*editors],
             Router(routes),
             None if rejects is None else Target(rejects, "west", "rejected"),
             life or Keep(),
