@@ -87,10 +87,10 @@ class HostSettlement:
         await self.call("Abandon", _named(token), timeout_seconds)
 
     async def dead_letter(self, token: bytes, reason: str, description: str, *, timeout_seconds: float) -> None:
-        """Dead-letter a message; *reason* and *description* are cut to what the service takes."""
-        texts = [_field(1, _cut(text).encode()) for text in (reason, description)]
-        request = _named(token) + _field(3, texts[0]) + _field(4, texts[1])
-        await self.call("Deadletter", request, timeout_seconds)
+        """Dead-letter a message; *reason* and *description* are cut to what the service takes, or left out if empty."""
+        texts = {3: reason, 4: description}
+        fields = (_field(number, _field(1, _cut(text).encode())) for number, text in texts.items() if text)
+        await self.call("Deadletter", _named(token) + b"".join(fields), timeout_seconds)
 
     async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         """Return the encoded answer to an encoded *request*."""

@@ -21,7 +21,7 @@ from shared.line.item import Item
 from shared.line.locks import Locks
 from shared.line.rejection import set_aside, wrapped
 from shared.line.routing import Target
-from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, TO_TARGET, Stage, State
+from shared.line.states import AT_FAULT, OUTCOMES, TO_REJECTS, TO_TARGET, Rejection, Stage, State
 from shared.line.task import Task
 from shared.protocols import Outcome
 
@@ -167,9 +167,8 @@ async def dead_letter(items: Sequence[Item], locks: Locks) -> None:
     if first.rejection is None or token is None:
         return
     shares = [item.only_for or f"part {item.number}" for item in given_up if item.number is not None]
-    reason, description = first.rejection.error.reason, _description(first, shares)
     try:
-        await locks.dead_letter(token, reason, description)
+        await locks.dead_letter(token, *_texts(first.rejection, first, shares))
     except TargetRefused as refusal:
         # The last resort: the source gives the message up itself, after its last delivery. Waiting until then
         # costs its neighbours a delivery for each lock, failing at once would cost them all within seconds.
@@ -185,26 +184,23 @@ def dead_letter_queue(item: Item) -> str:
     return f"{item.arrival.origin.site}/{item.arrival.origin.entity}/$DeadLetterQueue"
 
 
-def _description(item: Item, shares: Sequence[str]) -> str:
-    """Return the dead-letter description of a message: task, stage, the parts or targets refused, and the error."""
-    if item.rejection is None:
-        return ""
+def _texts(rejection: Rejection, item: Item, shares: Sequence[str]) -> tuple[str, str]:
+    """
+    Return the reason and the description of a dead letter: task, stage, the parts or targets refused, and the error.
+
+    Only what its headers have room for: the service cannot process a dead letter with larger ones, and does not say why
+    (azure-sdk-for-js issue 4910).
+    """
+    reason = rejection.error.reason
     where = "".join(f", {share}" for share in shares)
-    text = f"{item.rejection.task}, {item.rejection.stage}{where}: {item.rejection.error.description}"
-    return _fitting(text, to_set_aside(item.original), len(item.rejection.error.reason))
-
-
-def _fitting(text: str, content: bytes, others: int) -> str:
-    """
-    Return as much of *text* as a message with *content* has room for, beside *others* bytes of its dead letter.
-
-    The service cannot process a dead letter with larger headers, and does not say why (azure-sdk-for-js issue 4910).
-    """
+    text = f"{rejection.task}, {rejection.stage}{where}: {rejection.error.description}"
+    content = to_set_aside(item.original)
     if len(content) < _NEVER_FULL:
-        return text
+        return reason, text
     try:
         raw = split(content)
     except Malformed:
-        return text
-    taken = len(raw.application_properties) + len(raw.message_annotations) + others + _DEAD_LETTER_BYTES
-    return text.encode("utf-8", "replace")[: max(_MOST_HEADER_BYTES - taken, 0)].decode("utf-8", "ignore")
+        return reason, text
+    taken = len(raw.application_properties) + len(raw.message_annotations) + len(reason.encode()) + _DEAD_LETTER_BYTES
+    room = _MOST_HEADER_BYTES - taken
+    return (reason, text.encode("utf-8", "replace")[:room].decode("utf-8", "ignore")) if room > 0 else ("", "")

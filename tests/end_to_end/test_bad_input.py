@@ -160,6 +160,18 @@ def test_without_rejects_only_the_bad_message_is_dead_lettered(site: Site, host:
     assert set(by_id(site.take(f"east/{queue}", 1))) == {"next"}
 
 
+@pytest.mark.usefixtures("host")
+@pytest.mark.parametrize(("rest", "has_reason"), [(800, True), (1_450, False)])
+def test_a_bad_message_whose_headers_are_full_stops_no_other(site: Site, rest: int, *, has_reason: bool) -> None:
+    properties: dict[Any, Any] = {f"p{number}": "v" * 16_000 for number in range(4)} | {"rest": "v" * rest}
+    full = ServiceBusMessage(b"full", message_id="full", application_properties=properties | {"repl-path": 7})
+    site.send("west/strict", full, ServiceBusMessage(b"4", message_id="n4"))
+    assert set(by_id(site.take("east/strict", 1))) == {"n4"}
+    (dead,) = site.take("west/strict", 1, sub_queue="deadletter")
+    assert dead.message_id == "full"
+    assert (dead.dead_letter_reason == "MalformedMessage") is has_reason
+
+
 @pytest.mark.parametrize(
     ("queue", "error"),
     [("lost", "east/nowhere: the target refuses"), ("unlistened", "away/orders: the target cannot be")],

@@ -8,10 +8,10 @@ from math import isfinite
 from typing import Any
 
 from busway_broker import errors
-from busway_broker.core.backlog import DESCRIPTION, REASON
 from busway_broker.core.content import Content
 from busway_broker.core.event import Event
 from busway_broker.core.message import StoredMessage
+from busway_broker.core.properties import DESCRIPTION, REASON
 from busway_broker.errors import Refusal
 from shared.amqp.codec import decode, encode, items_of, pairs_of, plain
 from shared.amqp.scan import join_list

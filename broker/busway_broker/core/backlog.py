@@ -9,7 +9,7 @@ from busway_broker.core.content import Content
 from busway_broker.core.forwarding import Forwarding
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.partitioned_store import create_store
-from busway_broker.core.properties import changed
+from busway_broker.core.properties import DESCRIPTION, REASON, changed
 from busway_broker.core.recording import Recorder
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.session_store import SessionStore
@@ -20,8 +20,6 @@ from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
 from shared.clock import Clock
 
-REASON = "DeadLetterReason"
-DESCRIPTION = "DeadLetterErrorDescription"
 _DEAD_LETTERS = "$DeadLetterQueue", "$Transfer/$DeadLetterQueue"
 
 

@@ -115,7 +115,7 @@ def read_content(message: bytes) -> Content:
         if time_to_live == MAX_TIME_TO_LIVE:
             time_to_live = _longer_life(properties)
         if len(sections.application_properties) > MAX_PROPERTY_BYTES:
-            _check_property_sizes(sections.application_properties)
+            check_property_sizes(sections.application_properties)
         _check_application_properties(sections.application_properties)
         _check_annotations(sections)
         kept = _without_lock_token(sections.delivery_annotations) if sections.delivery_annotations else b""
@@ -275,7 +275,8 @@ def unprocessable() -> Refusal:
     return Refusal(errors.INTERNAL_ERROR, "The service was unable to process the request; please retry the operation.")
 
 
-def _check_property_sizes(section: bytes) -> None:
+def check_property_sizes(section: bytes) -> None:
+    """Raise a Refusal if the section of the application properties has one that is too large."""
     for _, _, value_start, stop in map_entries(section, descriptor(section, 0)[1], len(section)):
         if stop - value_start > MAX_PROPERTY_BYTES:
             raise unprocessable()

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from busway_broker import errors
 from busway_broker.config import NamespaceConfig
-from busway_broker.core.backlog import DESCRIPTION, REASON, Counts
+from busway_broker.core.backlog import Counts
 from busway_broker.core.content import Content
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.entity_links import EntityLinks, IdleEntities
 from busway_broker.core.hub import Hub
-from busway_broker.core.properties import changed
+from busway_broker.core.properties import DESCRIPTION, REASON, changed
 from busway_broker.core.recording import Recorder
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore, milliseconds

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from busway_broker.core.content import Content
+from busway_broker.core.content import MAX_HEADERS_BYTES, Content, check_property_sizes, unprocessable
 from shared.amqp.codec import encode
 from shared.amqp.scan import join_map, map_entries
 from shared.amqp.sections import Sections, descriptor, split
@@ -11,6 +11,8 @@ from shared.amqp.values import Value, string
 
 type Changes = Mapping[str, Value]
 
+REASON = "DeadLetterReason"
+DESCRIPTION = "DeadLetterErrorDescription"
 _PREFIX = b"\x00\x53\x74"
 
 
@@ -19,6 +21,14 @@ def changed(content: Content, changes: Changes) -> Content:
     sections = split(content.bare)
     set_properties(sections, changes)
     return replace(content, bare=sections.encode())
+
+
+def check_changes(content: Content, changes: Changes) -> None:
+    """Raise a Refusal if *content* would have too large application properties (Azure/azure-sdk-for-js issue 4910)."""
+    section = split(changed(content, changes).bare).application_properties
+    check_property_sizes(section)
+    if len(section) + len(content.annotations) > MAX_HEADERS_BYTES:
+        raise unprocessable()
 
 
 def set_properties(sections: Sections, changes: Changes) -> None:

@@ -24,7 +24,7 @@ from busway_broker import errors
 from busway_broker.core.content import Content
 from busway_broker.core.message import Locks, State, StoredMessage
 from busway_broker.core.payloads import Payloads, taken
-from busway_broker.core.properties import Changes, changed
+from busway_broker.core.properties import DESCRIPTION, REASON, Changes, changed, check_changes
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
 from busway_broker.core.recording import Recorder
 from busway_broker.core.reported_count import ReportedCount
@@ -32,6 +32,7 @@ from busway_broker.core.sequence_numbers import Part, SequenceNumbers, partition
 from busway_broker.core.timers import Deadlines, Timers
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
+from shared.amqp.values import string
 from shared.clock import Clock, SystemClock
 
 
@@ -228,6 +229,7 @@ class MessageStore:
 
     def abandon(self, token: bytes, changes: Changes | None = None) -> None:
         """End a lock as a failed attempt, changing application properties."""
+        self.check_change(token, changes)
         message = self._unlock(token)
         self._change(message, changes)
         self._return([message], failed=True)
@@ -240,6 +242,7 @@ class MessageStore:
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
         """Defer a message, as one more attempt: from now on it is received by its sequence number only."""
+        self.check_change(token, changes)
         message = self._unlock(token)
         self._change(message, changes)
         message.state = State.DEFERRED
@@ -247,7 +250,7 @@ class MessageStore:
 
     def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
         """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
-        self.check_dead_letter(token)
+        self.check_dead_letter(token, reason, description, changes)
         message = self._unlock(token)
         self._change(message, changes)
         self._bury(message, reason, description)
@@ -261,11 +264,20 @@ class MessageStore:
         number = self._locks.message(token).sequence_number
         return frozenset((Part(partition_of(number)),)) if self.numbers.are_partitioned else frozenset()
 
-    def check_dead_letter(self, token: bytes) -> None:
+    def check_change(self, token: bytes, changes: Changes | None = None) -> None:
+        """Raise a Refusal unless a message is locked with *token* and has room for *changes*."""
+        message = self._locks.message(token)
+        if changes:
+            check_changes(message.content, changes)
+
+    def check_dead_letter(
+        self, token: bytes, reason: str = "", description: str = "", changes: Changes | None = None
+    ) -> None:
         """Raise a Refusal unless `dead_letter` is possible."""
         if self._dead_letter is None:
             raise Refusal(NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
-        self._locks.message(token)
+        texts = {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
+        self.check_change(token, {**(changes or {}), **texts})
 
     def renew_lock(self, token: bytes) -> int:
         """Renew a lock and return its end."""

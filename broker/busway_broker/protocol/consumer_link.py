@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from busway_broker import errors
+from busway_broker.core.properties import DESCRIPTION, REASON
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore, milliseconds
@@ -29,7 +30,6 @@ from shared.durations import format_timespan
 _TICKS_AT_1970 = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND = 10_000
 _DEFAULT_SESSION_TIMEOUT = 64_980
-_REASON, _DESCRIPTION = "DeadLetterReason", "DeadLetterErrorDescription"
 
 
 class Settlement(NamedTuple):
@@ -267,25 +267,35 @@ def settlement_of(store: MessageStore, state: Value | None) -> Settlement | None
             changes = _texts_and_values(fields.value(2))
             # Abandoning counts as a failed attempt even without delivery-failed: @azure/service-bus omits it.
             settle = store.defer if fields.flag(1) else store.abandon
-            return Settlement(partial(settle, changes=changes), store.check_lock, encode(state))
+            check = partial(store.check_change, changes=changes)
+            return Settlement(partial(settle, changes=changes), check, encode(state))
         case performatives.REJECTED:
-            dead_letter = _dead_lettering(store, fields.value(0))
-            return Settlement(dead_letter, store.check_dead_letter, performatives.REJECTED_STATE)
+            why = _dead_lettering(fields.value(0))
+            check = partial(store.check_dead_letter, **why)
+            return Settlement(partial(store.dead_letter, **why), check, performatives.REJECTED_STATE)
         case _:
             return None
 
 
-def _dead_lettering(store: MessageStore, error: Value | None) -> Callable[[bytes], None]:
+class _Why(TypedDict):
+    """Why a message is dead-lettered."""
+
+    reason: str
+    description: str
+    changes: dict[str, Value]
+
+
+def _dead_lettering(error: Value | None) -> _Why:
     changes: dict[str, Value] = {}
     reason, description = "", ""
     if error is not None:
         _, fields = fields_of(error, "error")
         changes = _texts_and_values(fields.value(2))
-        reason = _text(changes.pop(_REASON, None))
-        description = _text(changes.pop(_DESCRIPTION, None)) or fields.text(1) or ""
+        reason = _text(changes.pop(REASON, None))
+        description = _text(changes.pop(DESCRIPTION, None)) or fields.text(1) or ""
         if fields.text(0) != errors.DEAD_LETTER:
             reason = reason or fields.text(0) or ""
-    return lambda tag: store.dead_letter(tag, reason, description, changes)
+    return {"reason": reason, "description": description, "changes": changes}
 
 
 def _texts_and_values(value: Value | None) -> dict[str, Value]:

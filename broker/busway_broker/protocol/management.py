@@ -213,10 +213,12 @@ class Management:
     def _update_disposition(self, arguments: Arguments) -> Response:
         status = arguments.text("disposition-status")
         changes = arguments.mapping("properties-to-modify")
-        store, check = self._messages, self._messages.check_lock
+        store = self._messages
+        check: Callable[[bytes], None] = partial(store.check_change, changes=changes)
         match status:
             case "completed":
                 settle: Callable[[bytes], None] = store.complete
+                check = store.check_lock
             case "abandoned":
                 settle = partial(store.abandon, changes=changes)
             case "defered":
@@ -225,7 +227,7 @@ class Management:
                 reason = arguments.optional_text("deadletter-reason") or ""
                 description = arguments.optional_text("deadletter-description") or ""
                 settle = partial(store.dead_letter, reason=reason, description=description, changes=changes)
-                check = store.check_dead_letter
+                check = partial(store.check_dead_letter, reason=reason, description=description, changes=changes)
             case _:
                 raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
         tokens = self._lock_tokens(arguments)

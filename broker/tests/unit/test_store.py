@@ -1,6 +1,7 @@
 """Locks, order, expiry and sessions, by a clock that only the tests move."""
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
 from busway_broker.errors import Refusal
+from shared.amqp.values import Value, string
 from shared.clock import ManualClock
 from tests.messages import delivered
 
@@ -379,3 +381,24 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(stateful_step_count=40)
+
+
+def test_changes_that_a_message_has_no_room_for_are_refused_and_its_lock_stays(namespace: Namespace) -> None:
+    """SS86: azure-sdk-for-js 4910."""
+    send(namespace, "q", "a")
+    taker = join(namespace, "q", 1)
+    (token, _), store = taker.taken[0], taker.store
+    large: dict[str, Value] = {"large": string("x" * 33_000)}
+    many: dict[str, Value] = {f"p{number}": string("x" * 30_000) for number in range(3)}
+    refused: list[Callable[[], None]] = [
+        lambda: store.abandon(token, large),
+        lambda: store.defer(token, many),
+        lambda: store.dead_letter(token, "x" * 33_000, ""),
+        lambda: store.dead_letter(token, "why", "because", many),
+    ]
+    for settle in refused:
+        with pytest.raises(Refusal) as refusal:
+            settle()
+        assert refusal.value.condition == errors.INTERNAL_ERROR
+    store.dead_letter(token, "why", "x" * 5_000)
+    assert [identity(stored) for stored in namespace.store("q/$deadletterqueue").messages.values()] == ["a"]
