@@ -109,9 +109,10 @@ def test_a_peek_ends_at_its_limit_and_says_so(broker: RunningBroker) -> None:
 
 
 def test_what_may_not_be_seen_or_does_not_exist_is_refused_with_the_reason(broker: RunningBroker) -> None:
-    (missing,) = look(broker, "nowhere")
-    assert isinstance(missing, TargetRefused)
-    assert "west/nowhere: it does not exist" in str(missing)
+    for path in ("nowhere", "events/Subscriptions/nowhere"):
+        (missing,) = look(broker, path)
+        assert isinstance(missing, TargetRefused)
+        assert f"west/{path}: it does not exist" in str(missing)
     (locked,) = look(broker, "plain", name="locked")
     assert isinstance(locked, TargetRefused)
     assert "permission" in str(locked)

@@ -60,13 +60,23 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
     if namespace.config.on_demand is not None:
         _create_missing(session, attach, address)
     if path.endswith(f"/{_MANAGEMENT}"):
-        node = entity_node(session.connection, path.removesuffix(f"/{_MANAGEMENT}"))
-        return _registered(_node_link(session, attach, node), path.removesuffix(f"/{_MANAGEMENT}"), Use.MANAGE)
+        return _management_link(session, attach, path.removesuffix(f"/{_MANAGEMENT}"))
     if namespace.faults.is_set:
         fault = namespace.faults.strike(Operation.ATTACH, path)
         if fault is not None:
             return _faulty_link(fault, session, attach, path)
     return _entity_link(session, attach, path)
+
+
+def _management_link(session: LinkSession, attach: Attach, path: str) -> Link:
+    try:
+        node = entity_node(session.connection, path)
+    except Refusal as refusal:
+        if refusal.condition == errors.NOT_FOUND and "/subscriptions/" in path:
+            # Clients wait in vain for a subscription that is missing (azure-sdk-for-net 43492).
+            return UnansweredLink(session, attach)
+        raise
+    return _registered(_node_link(session, attach, node), path, Use.MANAGE)
 
 
 def _create_missing(session: LinkSession, attach: Attach, address: str) -> None:

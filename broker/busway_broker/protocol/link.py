@@ -103,7 +103,7 @@ class Link:
                     role=not peer.role,
                     source=None if peer.role else peer.source,
                     target=peer.target if peer.role else None,
-                    initial_delivery_count=0 if peer.role else None,
+                    initial_delivery_count=None,  # as seen in Azure/iothub-explorer 57
                     max_message_size=None,
                     properties=None,
                 )

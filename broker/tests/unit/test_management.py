@@ -11,6 +11,7 @@ from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import milliseconds
+from shared.amqp import performatives
 from shared.amqp.codec import encode
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, array, int_, list_, long, string, timestamp
@@ -87,3 +88,13 @@ def test_a_session_whose_state_was_set_at_the_time_itself_is_listed() -> None:
         return ask(peer, None, "get-message-sessions", asked).get("sessions-ids", [])
 
     assert [listed(since) for since in (set_at - 1, set_at, set_at + 1)] == [["a"], ["a"], []]
+
+
+def test_requests_about_a_missing_subscription_are_not_answered() -> None:
+    """SS22: azure-sdk-for-net 43492."""
+    peer = Controller(new_namespace())
+    assert peer.receiver("topic/Subscriptions/none/$management")[1] == []
+    _, refused = peer.receiver("none/$management")
+    assert [code for _, code, *_ in refused] == [performatives.ATTACH, performatives.DETACH]
+    _, refused = peer.receiver("topic/Subscriptions/none")
+    assert [code for _, code, *_ in refused] == [performatives.ATTACH, performatives.DETACH]

@@ -223,9 +223,12 @@ class ServiceBusSite:
         except (AzureError, OSError, TimeoutError, ValueError) as error:
             # A connection that failed is not used again.
             broken = self._connections.pop(entity, None)
+            is_missing = False
             if broken is not None:
+                if isinstance(error, TimeoutError | OperationTimeoutError) and _SUBSCRIPTIONS in entity:
+                    is_missing = await broken.is_missing(_COUNTING_SECONDS)
                 await broken.close()
-            raise _translated(where, error) from error
+            raise TargetRefused(f"{where}: it does not exist") if is_missing else _translated(where, error) from error
 
 
 async def _properties(client: ServiceBusAdministrationClient, path: str) -> _Properties:
