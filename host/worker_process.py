@@ -29,6 +29,7 @@ from typing import Any
 from host.protos import TypedData
 from host.worker import Function, Invocation, Outputs
 from host.worker_channel import Answer, Call, Logged, Start, Started
+from shared.durations import format_timespan
 from shared.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -222,7 +223,9 @@ class WorkerProcess:
             await child.kill()
             await self._running()
             await asyncio.sleep(self._seconds_after_timeout)
-            child.fail_calls(f"timeout of {self.timeout} exceeded by {function.name}")
+            limit = "" if self.timeout is None else format_timespan(self.timeout)
+            # The exception of each call names this function (azure-functions-host 11159).
+            child.fail_calls(f"Timeout value of {limit} was exceeded by function: {function.name}. {_ABORTED}")
 
     async def _running(self) -> _Child:
         """Return the current process, or a new one if it has ended."""

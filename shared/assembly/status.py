@@ -233,7 +233,17 @@ class StatusReader:
         heartbeats = [self.place(target) for target in heartbeat_targets(file)]
         every = 0.0 if file.heartbeat is None else file.heartbeat.every.total_seconds()
         lanes = file.levers.lanes
-        return TaskPlaces(file.task, self.place(file.source), kind, tuple(targets), rejects, lanes, heartbeats, every)
+        return TaskPlaces(
+            file.task,
+            self.place(file.source),
+            kind,
+            tuple(targets),
+            rejects,
+            lanes,
+            heartbeats,
+            every,
+            is_hub=file.source.hub is not None,
+        )
 
     def place(self, end: Source | Target) -> Place:
         """Return the entity of a source or target."""

@@ -21,6 +21,8 @@ class TaskPlaces:
     """Where heartbeats go, by the number of the route; empty if the task has none."""
     heartbeat_seconds: float = 0.0
     """Seconds from one to the next."""
+    is_hub: bool = False
+    """Whether the source has partitions, each with an owner."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ MISSED_AFTER = 3
 """Intervals without an arrival after which heartbeats are missed."""
 _WARM_SECONDS = 30
 _COLD_START_SECONDS = 150
+OWNERSHIP_SECONDS = 150.0
+"""So long a restarted host waits for the partitions of a hub (azure-sdk-for-net 31941, azure-functions-host 11788)."""
 
 
 class SeenRoute(NamedTuple):
@@ -27,13 +29,15 @@ class SeenRoute(NamedTuple):
         return moment(milliseconds - self.ahead)
 
 
-def patience_of(every: float) -> float:
+def patience_of(every: float, *, is_hub: bool = False) -> float:
     """
     Return the seconds after which a heartbeat that is sent *every* so many seconds is missed.
 
     Flex Consumption goes to zero 30 s after the last message, and then takes up to two minutes for the next one
-    (azure-functions-host 10706).
+    (azure-functions-host 10706). An event hub as the source waits for the next owner of its partitions.
     """
+    if is_hub:
+        return max(MISSED_AFTER * every, every + OWNERSHIP_SECONDS)
     return MISSED_AFTER * every if every < _WARM_SECONDS else max(MISSED_AFTER * every, _COLD_START_SECONDS)
 
 
@@ -65,7 +69,7 @@ def _heartbeat(
     arrived, latency = max(arrivals, default=(None, None), key=lambda arrival: arrival[0])
     begun = [route.time(route.report.first) for route in seen if route.report.first is not None]
     start = arrived or min(begun, default=since)
-    patience = timedelta(seconds=patience_of(places.heartbeat_seconds))
+    patience = timedelta(seconds=patience_of(places.heartbeat_seconds, is_hub=places.is_hub))
     is_missed = not is_paused and start is not None and now - start > patience
     return Heartbeat(
         route=number,

@@ -10,7 +10,7 @@ from shared.message.waiting import PartitionEnd, Waiting
 from shared.printable import printable
 from shared.remedies import remedy_for
 from shared.status.facts import Look, TaskPlaces
-from shared.status.heartbeats import SeenRoute, heartbeats
+from shared.status.heartbeats import OWNERSHIP_SECONDS, SeenRoute, heartbeats
 from shared.status.model import (
     ATTENTION,
     Counts,
@@ -117,7 +117,8 @@ def task_status(
     elif misplaced is not None:
         _set(status, State.STOPPED, misplaced)
     else:
-        _decide(status, look, seen, reports, now)
+        patience = OWNERSHIP_SECONDS if places.is_hub else PATIENCE_SECONDS
+        _decide(status, look, seen, reports, now, patience=patience)
     return status
 
 
@@ -312,6 +313,8 @@ def _decide(
     seen: Sequence[_Seen],
     reports: Reports | str,
     now: datetime,
+    *,
+    patience: float,
 ) -> None:
     alive = [each for each in seen if each.is_alive]
     has_work = bool(status.in_hand) or status.backlog != 0
@@ -330,10 +333,10 @@ def _decide(
     elif isinstance(reports, str):
         _set(status, State.UNKNOWN, reports)
     else:
-        _decide_without_batches(status, reports, now)
+        _decide_without_batches(status, reports, now, patience)
 
 
-def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime) -> None:
+def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime, patience: float) -> None:
     is_served = any(_is_alive(found, now) for found in reports.instances)
     if status.backlog == 0:
         _set(status, State.IDLE, None if is_served else f"nothing waits, and {NO_INSTANCE}")
@@ -342,7 +345,7 @@ def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime)
             _set(status, State.IDLE, "no messages in the last minute; what waits at the source is unknown")
         else:
             _set(status, State.UNKNOWN, f"{NO_INSTANCE}, and what waits at the source is unknown")
-    elif status.lag is not None and status.lag <= PATIENCE_SECONDS:
+    elif status.lag is not None and status.lag <= patience:
         _set(status, State.IDLE, "messages wait, and no instance has taken them yet")
     else:
         who = "no instance has taken a message" if is_served else NO_INSTANCE

@@ -156,6 +156,8 @@ def test_timeout_kills_the_worker_and_everything_in_it(host: HostProcess, broker
     assert left(broker, "first") == left(broker, "second") == [(0, True)]  # the listeners have not heard yet
     host.wait_for(lambda: len(host.bodies("first")) >= 2 and len(host.bodies("second")) >= 2, 40)
     assert time.monotonic() - killed >= 9.5
+    for name in ("first", "second"):
+        assert f"{name}: invocation failed: Timeout value of 00:00:08 was exceeded by function: first." in host.log()
     assert host.bodies("second done") == []  # it ran for less than the timeout, in the same worker
     assert host.bodies("goodbye") == []
     assert len(set(pids(host, "first")[:2])) == 2

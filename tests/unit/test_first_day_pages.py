@@ -103,6 +103,14 @@ def test_a_heartbeat_is_not_missed_while_an_app_at_zero_may_still_take_it(every:
     assert patience_of(every) == seconds
 
 
+@pytest.mark.parametrize(("every", "seconds"), [(5, 155), (30, 180), (60, 210), (3600, 10_800)])
+def test_a_heartbeat_of_a_hub_is_not_missed_while_a_restarted_app_waits_for_partitions(
+    every: float, seconds: float
+) -> None:
+    """FN24: two to two and a half minutes."""
+    assert patience_of(every, is_hub=True) == seconds
+
+
 def test_the_range_of_bundles_is_the_one_that_the_page_explains() -> None:
     """FN22: it moves by itself."""
     version = json.loads(text_of("host.json"))["extensionBundle"]["version"]

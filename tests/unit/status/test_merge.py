@@ -170,7 +170,7 @@ def test_the_last_rejects_of_all_instances_are_listed() -> None:
     assert [recent_reject.message_id for recent_reject in found.recent_rejects] == ["m-5", "m-40"]
 
 
-HUB = TaskPlaces("copy", Place("west", "orders"), "event-hubs", [], None)
+HUB = TaskPlaces("copy", Place("west", "orders"), "event-hubs", [], None, is_hub=True)
 
 
 def ends(**partitions: tuple[int, float]) -> Look:
@@ -188,6 +188,15 @@ def test_the_backlog_of_a_hub_is_what_follows_the_last_settled_event() -> None:
 def test_without_a_batch_in_progress_the_lag_of_a_hub_is_a_minimum() -> None:
     found = status(instance(copy(positions={"0": 90})), look=ends(p0=(100, 2)), places=HUB)
     assert (found.backlog, found.lag, found.lag_is_minimum) == (10, 2.0, True)
+
+
+@pytest.mark.parametrize(("age", "state"), [(140, State.IDLE), (160, State.STOPPED)])
+def test_a_partition_of_a_hub_waits_for_its_next_owner_before_the_task_counts_as_stopped(
+    age: float, state: State
+) -> None:
+    # FN24: two to two and a half minutes after each restart of the app.
+    found = status(instance(copy(positions={"0": 90}, last_batch=at(300))), look=ends(p0=(91, age)), places=HUB)
+    assert found.state is state
 
 
 def test_a_partition_that_no_instance_has_read_makes_the_backlog_unknown() -> None:
