@@ -210,6 +210,21 @@ class GroupReader:
             return {}
         return {each: end for each, end in self._ends.items() if end > self._committed.get(each, 0)}
 
+    def is_behind(self) -> bool:
+        """
+        Return whether the brokers know of records of its partitions that it has not read, False if they do not answer.
+
+        One that throttles answers for a while without records and without an error (Event Hubs for Kafka).
+        """
+        try:
+            ends = {
+                each: self._consumer.get_watermark_offsets(self._at(each), _COMMIT_SECONDS)[1]
+                for each in self._assigned or ()
+            }
+        except confluent_kafka.KafkaException:
+            return False
+        return any(end > max(self._positions.get(each, 0), self._ends.get(each, 0)) for each, end in ends.items())
+
     def close(self) -> None:
         """Leave the group."""
         self._consumer.close()

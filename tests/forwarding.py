@@ -108,13 +108,14 @@ def forwarding(
     *,
     hub: str = "returned",
     journal: Journal | None = None,
+    idle: float = 0.5,
 ) -> Forwarder:
     source = Place("stream", Connection(kind="kafka", setting="STREAM"), topic)
     target = Place("plant", Connection(kind="event-hubs", setting="PLANT"), hub)
     reject = (rejects if rejects is not None else []).append
     records = Records(journal or LogJournal(), "to-hub", f"plant/{hub}")
     return Forwarder(
-        source, target, f"of-{topic}", idle=0.5, site="stream", output=output, reject=reject, records=records
+        source, target, f"of-{topic}", idle=idle, site="stream", output=output, reject=reject, records=records
     )
 
 

@@ -26,6 +26,8 @@ _MOST_RECORDS = 500
 _TAKE_SECONDS = 0.2
 _SEND_SECONDS = 30.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+# So long a broker may deliver nothing of what it has, because it throttles or because a transaction is open.
+_THROTTLED_SECONDS = 120.0
 
 
 class Forwarder:
@@ -124,7 +126,11 @@ class Forwarder:
                     # Otherwise markers of transactions, once they are deleted, would be reported as unread records.
                     await waiting(reader.commit, passed)
                 if self._idle is not None and now - quiet_since >= self._idle:
-                    return
+                    if not await waiting(reader.is_behind):
+                        return
+                    if now - quiet_since >= self._idle + _THROTTLED_SECONDS:
+                        _print_error(f"{self._topic}: ends, although the brokers keep records that they do not deliver")
+                        return
                 continue
             self._in_hand = Batch([self._taken(record) for record in records], self._numbers)
             await self._process(self._in_hand, reader, waiting)

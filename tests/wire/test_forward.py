@@ -17,6 +17,8 @@ from cli.main import app
 from shared.amqp.values import binary, int_, string
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.output import EventHubsOutput
+from shared.ends.kafka.endpoint import kafka_endpoint
+from shared.ends.kafka.output import KafkaOutput
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.journal.record import Role
 from shared.journal.sink import Stream
@@ -31,8 +33,8 @@ from tests.messages import ORIGIN, delivered
 from tests.raw_kafka import produce_with_header
 
 # Requests and errors of Kafka, by their numbers.
-FIND_COORDINATOR, JOIN_GROUP = 10, 11
-INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED = 23, 30
+FETCH, FIND_COORDINATOR, JOIN_GROUP = 1, 10, 11
+REQUEST_TIMED_OUT, INCONSISTENT_GROUP_PROTOCOL, GROUP_AUTHORIZATION_FAILED = 7, 23, 30
 EXAMPLES = Path(__file__).parents[2] / "config/examples"
 
 
@@ -336,3 +338,29 @@ def test_what_the_journal_cannot_have_is_a_problem(
     result = CliRunner().invoke(app, ["forward", "stream/readings", "office/readings", *options, *place])
     assert result.exit_code == 1
     assert expected in result.stderr.replace("\n", " ")
+
+
+def test_it_does_not_end_while_the_brokers_keep_records_that_they_do_not_deliver(
+    cluster: KafkaCluster, stream: str, broker: RunningBroker, entity: Callable[[str], str]
+) -> None:
+    """EH27: a namespace that throttles answers without records and without an error."""
+    topic, hub = new_topic(cluster), entity("hub")
+    settings = {"PLANT": broker.connection_string("hubs")}
+    work = forwarding(
+        topic, EventHubsOutput("plant", lambda name: event_hub_client("PLANT", settings, name)), hub=hub, idle=3
+    )
+
+    async def scenario() -> None:
+        records = KafkaOutput("stream", kafka_endpoint(stream))
+        assert await records.send(topic, keyed(10), timeout_seconds=20) == [None] * 10
+        running = asyncio.create_task(run(work))
+        while work.sent < 10:  # noqa: ASYNC110 - it sets no event
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)  # it comes to the ends of the partitions
+        cluster.fail_requests(*[REQUEST_TIMED_OUT] * 6, request=FETCH)
+        assert await records.send(topic, keyed(10), timeout_seconds=20) == [None] * 10
+        await running
+        await records.close()
+
+    asyncio.run(scenario())
+    assert work.sent == 20
