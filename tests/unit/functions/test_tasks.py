@@ -1,11 +1,14 @@
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import azure.functions as func
 import pytest
 from azure.functions.decorators.function_app import Function
 
+from functions.composition import compose
 from functions.raw_message import RawMessage
 from functions.settlement import HostSettlement
 from functions.tasks import register
@@ -133,6 +136,49 @@ def test_only_hubs_have_a_retry_policy_without_limit() -> None:
     assert policy is not None
     assert policy["strategy"] == "exponential_backoff"
     assert int(policy["max_retry_count"]) == -1
+
+
+_APP = {
+    "connections.yaml": """
+west: {kind: service-bus, setting: WEST}
+hubs: {kind: event-hubs, setting: HUBS}
+""",
+    "journal.yaml": "event_hub: {connection: hubs, hub: journal}",
+    "tasks/all.yaml": """
+task: copy
+source: {connection: hubs, hub: readings}
+routes: [{target: {connection: hubs, hub: readings-copy}}]
+rejects: {connection: west, queue: rejected}
+---
+task: some
+source: {connection: hubs, hub: readings, consumer_group: some, partitions: [0]}
+routes: [{target: {connection: west, queue: orders}}]
+rejects: {connection: west, queue: rejected}
+---
+task: watch
+source: {connection: hubs, hub: readings, consumer_group: watch}
+tap: {of: copy, side: source}
+""",
+}
+
+
+def test_every_function_of_a_hub_is_retried_without_limit(tmp_path: Path) -> None:
+    """FN27: without a policy the position advances over what has failed (azure-functions-eventhubs-extension 70)."""
+    for name, text in _APP.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    key = "SharedAccessKeyName=k;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
+    settings = dict.fromkeys(("WEST", "HUBS"), f"Endpoint=sb://localhost;{key}")
+    with ThreadPoolExecutor(1) as thread:  # in the main thread it would handle signals
+        app = thread.submit(compose, tmp_path, settings).result()
+    found: dict[str | None, Any] = {}
+    for function in app.get_functions():
+        kinds = {each["type"] for each in json.loads(function.get_function_json())["bindings"]}
+        if "eventHubTrigger" in kinds:
+            found[function.get_function_name()] = function.get_settings_dict("retry_policy")
+    assert found.keys() == {"copy", "some", "watch"}
+    assert {int(policy["max_retry_count"]) for policy in found.values()} == {-1}
 
 
 def test_a_task_with_lanes_has_functions_that_share_its_pipeline() -> None:
