@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.storage.blob import ContainerClient
 from typer.testing import CliRunner
 
+from busway_broker.faults import Effect, Fault, Operation
 from cli.first_hour.__main__ import app as first_hour
 from tests.site import Site, until
 
@@ -187,6 +189,30 @@ def test_a_pause_touches_neither_the_source_nor_its_senders(site: PausedSite) ->
     assert (resumed.exit_code, resumed.stderr) == (0, "")
     site.until_all_arrived()
     assert site.broker.counts("west")["payments"].dead_lettered == 0
+
+
+def test_a_closed_source_that_refuses_settlements_loses_and_doubles_nothing(site: PausedSite) -> None:
+    """SS10: completing and abandoning fail while a source is ReceiveDisabled (EntityStatus of the .NET reference)."""
+    tasks = ("orders", "payments")
+    faults, dead = site.broker.faults("west"), site.broker.counts("west")["payments"].dead_lettered
+    for queue in tasks:
+        manage = frozenset({Operation.MANAGE})
+        refusal = Fault(effect=Effect.REFUSE, entity=queue, operations=manage, request="update-disposition")
+        faults.add(replace(refusal, condition="com.microsoft:entity-disabled"))
+    stop = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        sending = pool.submit(site.keep_sending, stop, 0.05)
+        try:
+            result = site.run("pause", *tasks, "--close-source", "--by", "ops", "--yes")
+            assert (result.exit_code, result.stderr) == (0, "")
+        finally:
+            stop.set()
+        sending.result()
+    faults.clear()
+    assert site.run("resume", *tasks, "--yes").exit_code == 0
+    # What was in hand waits for the end of its lock.
+    until(lambda: site.arrived() == dict(site.sent), 120, text=lambda: (site.arrived(), site.sent))
+    assert site.broker.counts("west")["payments"].dead_lettered == dead
 
 
 def _stopped() -> threading.Event:
