@@ -31,6 +31,10 @@ _QUIET_SECONDS = 10.0
 _MOST_HOURS = 24 * 90
 
 
+def _name(place: Origin) -> str:
+    return f"{place.site}/{place.entity}/{place.partition}"
+
+
 class Messages:
     """The messages of one replay, and what of them cannot be replayed."""
 
@@ -83,9 +87,10 @@ class Messages:
         hub = hub_of(self._configuration, self._task, self._settings, plan.consumer_group)
         try:
             for partition in partitions:
-                if ends[partition].is_empty:
-                    continue
                 place = Origin(self._site, source.hub or "", partition)
+                if ends[partition].is_empty:
+                    self._note_gone(place, plan.first.number, ends[partition].last + 1)
+                    continue
                 async with contextlib.aclosing(self._of_partition(hub, place, ends[partition])) as pages:
                     async for page in pages:
                         yield page
@@ -101,8 +106,15 @@ class Messages:
             start = first.number - 1
         elif first.time is not None:
             start = datetime.fromtimestamp(first.time / 1000, UTC) - timedelta(seconds=1)
+        expected = first.number
         async with contextlib.aclosing(events(hub, place, start, _QUIET_SECONDS)) as pages:
             async for page in pages:
+                if expected is None and not self._task.source.compacted:
+                    self._note_earlier(page[0], end)
+                for letter in page:
+                    if letter.number is not None:
+                        self._note_gone(place, expected, letter.number)
+                        expected = letter.number + 1
                 between = [letter for letter in page if self._is_between(letter.number, letter.enqueued_time)]
                 yield [letter for letter in between if letter.message is None or heartbeat_in(letter.message) is None]
                 number, time = page[-1].number, page[-1].enqueued_time
@@ -110,7 +122,25 @@ class Messages:
                     return
         # Nothing says why: what it still has may be anything up to its last event.
         text = f"sends no event within {_QUIET_SECONDS:.0f} s, expected those up to sequence number {end.last}"
-        raise TargetUnavailable(f"{place.site}/{place.entity}/{place.partition}: {text}")
+        raise TargetUnavailable(f"{_name(place)}: {text}")
+
+    def _note_earlier(self, letter: Letter, end: PartitionEnd) -> None:
+        """Note that the first event of a partition came after the time from which on events are wanted."""
+        time = self._plan.first.time
+        if time is not None and letter.number == end.first > 0 and (letter.enqueued_time or 0) > time:
+            text = f"events before sequence number {end.first} are no longer in the hub, and may have been wanted"
+            self.unread.append(f"{_name(letter.origin)}: {text}")
+
+    def _note_gone(self, place: Origin, expected: int | None, found: int) -> None:
+        """
+        Note the events from *expected* on that the hub no longer has, although a reader of it is not refused.
+
+        Compaction leaves gaps, too.
+        """
+        last = found - 1 if self._plan.last.number is None else min(found - 1, self._plan.last.number)
+        if expected is not None and expected <= last and not self._task.source.compacted:
+            gone = f"{expected}" if expected == last else f"{expected} to {last}"
+            self.unread.append(f"{_name(place)}: no longer in the hub: sequence number {gone}")
 
     def _is_between(self, number: int | None, time: int | None) -> bool:
         return self._plan.first.is_before(number, time) and self._plan.last.is_after(number, time)

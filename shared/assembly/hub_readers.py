@@ -30,4 +30,12 @@ def hub_reader(
     client = container_client(HOST_STORAGE, host_storage(settings), CONTAINER)
     checkpoints = HostCheckpoints(client, hub.namespace, hub.name, hub.consumer_group)
     partitions = None if task.source.partitions is None else [str(partition) for partition in task.source.partitions]
-    return HubReader(task.task, hub, checkpoints, pipeline.run, shutdown, partitions=partitions)
+    return HubReader(
+        task.task,
+        hub,
+        checkpoints,
+        pipeline.run,
+        shutdown,
+        partitions=partitions,
+        is_compacted=task.source.compacted,
+    )

@@ -16,8 +16,7 @@ from shared.ends.azure_amqp.raw_link import LinkClosed
 from shared.ends.event_hubs.receiver import EventHub, PartitionConnection
 from shared.errors import BuswayError, TargetUnavailable
 from shared.line.shutdown import Shutdown
-from shared.message.arrival import Origin
-from shared.message.message import Message
+from shared.message.arrival import event_place
 from shared.printable import printable
 from shared.stores.host_checkpoints import HostCheckpoint, HostCheckpoints
 
@@ -53,14 +52,16 @@ class HubReader:
         shutdown: Shutdown,
         *,
         partitions: Sequence[str] | None = None,
+        is_compacted: bool = False,
     ) -> None:
-        """Read only these *partitions*, None for all."""
+        """Read only these *partitions*, None for all; numbers have gaps where the hub *is_compacted*."""
         self._task = task
         self._hub = hub
         self._checkpoints = checkpoints
         self._run = run
         self._shutdown = shutdown
         self._partitions = partitions
+        self._is_compacted = is_compacted
         self._failing: set[str] = set()
 
     async def read(self, seconds: float) -> None:
@@ -97,18 +98,33 @@ class HubReader:
                 batch = await opened.link.receive(_BATCH, _LOOK_SECONDS)
                 if not batch:
                     continue
+                self._note_gone(name, checkpoint, batch[0].payload)
                 await self._run([delivery.payload for delivery in batch], name)
-                last = Message.received(batch[-1].payload, Origin("", "")).arrival
-                if last.offset is None or last.sequence_number is None:
+                last = event_place(batch[-1].payload)
+                if last is None:
                     raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")
                 version = None if checkpoint is None else checkpoint.version
-                version = await self._checkpoints.write(name, last.offset, last.sequence_number, version)
-                checkpoint = HostCheckpoint(last.offset, last.sequence_number, version)
+                version = await self._checkpoints.write(name, last.offset, last.number, version)
+                checkpoint = HostCheckpoint(last.offset, last.number, version)
                 if name in self._failing:
                     self._failing.discard(name)
                     _LOGGER.info("%s: partition %s is read again", self._task, name)
         finally:
             await opened.close()
+
+    def _note_gone(self, name: str, checkpoint: HostCheckpoint | None, first: bytes) -> None:
+        """
+        Log the events between *checkpoint* and the *first* event that comes.
+
+        A position that the hub no longer has is not refused (CachedEventHubsReceiver of azure-event-hubs-spark).
+        """
+        if checkpoint is None or checkpoint.number is None or self._is_compacted:
+            return
+        place = event_place(first)
+        if place is not None and place.number > checkpoint.number + 1:
+            text = "were not read, and are no longer in the hub: sequence numbers"
+            last = place.number - 1
+            _LOGGER.error("%s: events of partition %s %s %d to %d", self._task, name, text, checkpoint.number + 1, last)
 
     async def _opened(self, name: str, checkpoint: HostCheckpoint | None) -> PartitionConnection:
         position = _BEGINNING if checkpoint is None else checkpoint.position

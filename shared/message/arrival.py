@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from shared.amqp import map_section
 from shared.amqp.codec import decode
-from shared.amqp.scan import Positions, text
+from shared.amqp.scan import Positions, skip, text
+from shared.amqp.sections import MESSAGE_ANNOTATIONS, descriptor
 from shared.amqp.values import Described, Malformed
 
 
@@ -64,6 +66,7 @@ What a message of a session names as the end of its lock: 10000-01-01T00:00:00Z,
 
 It says nothing about the session's lock, and no `datetime` can hold it. Source: issue 41981 of azure-sdk-for-java.
 """
+_EVENT_PLACE = "x-opt-offset", "x-opt-sequence-number"
 _NULL = 0x40
 _EIGHT_BYTE_INTEGERS = frozenset((0x81, 0x83))  # long and timestamp
 _INTEGERS = frozenset(("long", "int", "uint", "timestamp"))  # what a long holds
@@ -104,3 +107,31 @@ def text_or_none(section: bytes, found: Mapping[object, Positions], name: bytes,
     value, _ = decode(section, start, stop)
     # Service Bus may write a number under the name that holds the offset in Event Hubs.
     return str(value.payload) if may_be_number and value.kind in _INTEGERS else None
+
+
+class EventPlace(NamedTuple):
+    """Where an event is in its partition."""
+
+    offset: str
+    number: int
+
+
+def event_place(content: bytes) -> EventPlace | None:
+    """
+    Return the place that the service has written into an event, None without one.
+
+    Only the sections that the service writes are read, so that a malformed event has a place too.
+    """
+    position = 0
+    try:
+        while position < len(content):
+            section, start = descriptor(content, position)
+            stop = skip(content, start, len(content))
+            if section == MESSAGE_ANNOTATIONS:
+                values = [map_section.entry(content[position:stop], name) for name in _EVENT_PLACE]
+                offset, number = (None if value is None else value.payload for value in values)
+                return None if offset is None or not isinstance(number, int) else EventPlace(str(offset), number)
+            position = stop
+    except Malformed:
+        return None
+    return None

@@ -1,6 +1,7 @@
 """The reader of a hub at the local broker, with checkpoints in Azurite: positions, retries, two readers."""
 
 import asyncio
+import datetime as dt
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
@@ -9,12 +10,17 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob.aio import ContainerClient
 
-from busway_broker.config import HubConfig, NamespaceConfig
+from busway_broker.config import HubConfig, LinkLimits, NamespaceConfig
+from busway_broker.core.event import EventContent
 from busway_broker.thread import RunningBroker
+from shared.amqp.codec import encode
+from shared.amqp.scan import join_map
+from shared.amqp.values import string
+from shared.clock import ManualClock
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.namespace import Namespace
 from shared.errors import TargetUnavailable
-from shared.line.hub_reader import HubReader
+from shared.line.hub_reader import HubReader, Run
 from shared.line.shutdown import Shutdown
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -64,7 +70,7 @@ class Site:
         )
         self.hub = EventHub(Namespace("HUBS", broker.connection_string("hubs")), "h", "$Default")
 
-    async def read(self, line: Line, condition: Callable[[], bool], also: Callable[[], None] = lambda: None) -> None:
+    async def read(self, line: Run, condition: Callable[[], bool], also: Callable[[], None] = lambda: None) -> None:
         """Read until *condition* holds; *also* happens meanwhile."""
         shutdown = Shutdown()
         reading = asyncio.create_task(HubReader("t", self.hub, self.checkpoints, line, shutdown).read(SECONDS))
@@ -114,6 +120,46 @@ def test_a_checkpoint_behind_the_last_event_stops_the_partition_and_is_reported(
 
     run(broker, storage, scenario)
     assert "argument-error" in caplog.text
+
+
+def test_events_that_the_hub_has_deleted_before_they_were_read_are_reported(
+    storage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """EH18: the position is not refused, the reader starts with the oldest event."""
+    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+    # The SDK leaks the socket of a connection that ends while it is idle.
+    links = LinkLimits(publisher_idle=None, connection_idle=None)
+    hub = HubConfig(name="h", message_retention=dt.timedelta(hours=1))
+    with RunningBroker([NamespaceConfig(name="hubs", hubs=(hub,), links=links)], clock) as running:
+
+        async def scenario(site: Site) -> None:
+            send(running, "a", "b")
+            line = Line()
+            await site.read(line, lambda: line.bodies == ["a", "b"])
+            send(running, "c", "d")
+            running.advance(5_400)
+            send(running, "e")
+            await site.read(line, lambda: line.bodies == ["a", "b", "e"])
+
+        run(running, storage, scenario)
+    assert "partition 0 were not read, and are no longer in the hub: sequence numbers 2 to 3" in caplog.text
+
+
+def test_a_malformed_event_at_the_end_of_a_batch_is_passed_on_once(broker: RunningBroker, storage: str) -> None:
+    twice = join_map(b"\x00\x53\x74", [encode(string("a")) + encode(string("b"))] * 2, 2)
+    broker.inspect("hubs", lambda hubs: hubs.hub("h").partition("0").append([EventContent(b"", 0, twice, None)]))
+
+    async def scenario(site: Site) -> None:
+        batches: list[int] = []
+
+        async def line(batch: Sequence[bytes], partition: str | None = None) -> None:  # noqa: ARG001 - of one hub
+            batches.append(len(batch))
+
+        await site.read(line, lambda: bool(batches))
+        found = await site.checkpoints.read("0")
+        assert (batches, found and found.number) == ([1], 0)
+
+    run(broker, storage, scenario)
 
 
 def test_after_a_promotion_it_goes_on_by_number(broker: RunningBroker, storage: str) -> None:
