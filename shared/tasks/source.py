@@ -83,6 +83,15 @@ class Source(Strict):
             raise ValueError("has a rule, expected only for a subscription")
         return self
 
+    @model_validator(mode="after")
+    def _has_literal_names(self) -> Self:
+        names = {"queue", "topic", "subscription", "hub", "consumer_group"}
+        indirect = sorted(name for name in names if "%" in (getattr(self, name) or ""))
+        if indirect:
+            # The host would take the value of an app setting, but not the scale controller (azure-functions-host 8261).
+            raise ValueError(f"has % in {indirect[0]}, expected the name itself instead of an app setting")
+        return self
+
     @property
     def entity(self) -> str:
         """The entity's path in its namespace."""

@@ -70,6 +70,7 @@ FAULTS = [
         "",
     ),
     (SOURCE, "queue: 5}\nroutes", "source.queue", "expected text", ""),
+    (SOURCE, "queue: '%ORDERS%'}\nroutes", "source", "has % in queue, expected the name itself", ""),
     (
         SOURCE,
         "queue: a, dead_letter: true, sessions: true}\n" + REJECTS + "routes",
