@@ -69,6 +69,17 @@ def test_sigterm_lets_the_current_batch_finish_and_settles_it(broker: RunningBro
         assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
 
 
+def test_lock_of_a_session_is_renewed_for_a_time_from_its_acceptance(broker: RunningBroker, tmp_path: Path) -> None:
+    """FN59: azure-sdk-for-net 35267."""
+    limit = {"AzureFunctionsJobHost__extensions__serviceBus__maxAutoLockRenewalDuration": "00:00:06"}
+    with start(broker, tmp_path, **limit) as host:
+        host.wait_until_ready()
+        send(broker, "session-single", "sleep 4", "sleep 14", session_id="a")
+        host.wait_for(lambda: host.bodies("session_single").count("sleep 14") == 2, 40)
+        assert host.bodies("session_single").count("sleep 4") == 1
+        host.wait_for(lambda: "1 messages not settled, they will come again" in host.log())
+
+
 def test_draining_host_keeps_and_renews_sessions_of_single_dispatch(broker: RunningBroker, tmp_path: Path) -> None:
     """FN23: azure-sdk-for-net 58170."""
     with start(broker, tmp_path, "--ending=drain") as host:
