@@ -29,6 +29,8 @@ SECOND_TELEMETRY = ("PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABL
 _ON = {"1", "true"}
 # Azure/azure-functions-host issue 9669.
 _PROCESSES = "FUNCTIONS_WORKER_PROCESS_COUNT"
+# azurefunctions.extensions.base
+_SECOND_CONVERTER = "another converter for this binding has already been registered"
 
 
 def problems_of(error: Exception) -> Sequence[Problem]:
@@ -38,6 +40,10 @@ def problems_of(error: Exception) -> Sequence[Problem]:
     if isinstance(error, ModuleNotFoundError):
         hint = "publish with the packages of requirements.txt: a remote build, or func … --build local"
         return [Problem("function_app.py", f"the package {error.name} is not installed", hint)]
+    if isinstance(error, RuntimeError) and _SECOND_CONVERTER in str(error):
+        text = "a package registers the SDK types of Service Bus or Event Hubs a second time"
+        hint = "remove azurefunctions-extensions-bindings-servicebus and -eventhub, and what imports them"
+        return [Problem("function_app.py", text, hint)]
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(frame.filename).name}, line {frame.lineno}"
     return [Problem("function_app.py", f"{type(error).__name__} at {where}", "run `busway check` with its settings")]

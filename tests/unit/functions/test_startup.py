@@ -8,7 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from azurefunctions.extensions.base import InConverter
 
+from functions import raw_message
 from functions.startup import app_with, problems_of, warnings, worker_problem
 from shared.errors import ConfigError, Problem
 from tests.architecture.imports import ROOT
@@ -56,6 +58,19 @@ def test_a_missing_package_is_named() -> None:
     """FN48: a publish without a remote build brings none."""
     (problem,) = problems_of(ModuleNotFoundError("No module named 'pydantic'", name="pydantic"))
     assert "pydantic is not installed" in problem.problem
+
+
+def test_the_package_of_microsoft_beside_our_sdk_types_is_named() -> None:
+    """FN39: one converter for a binding, and the package for event hubs is released."""
+    assert issubclass(raw_message.EventHubsConverter, InConverter)
+    with pytest.raises(RuntimeError) as raised:
+
+        class _OfAPackage(InConverter, binding="eventHubTrigger"):  # type: ignore[misc,call-arg] # not typed
+            pass
+
+    (problem,) = problems_of(raised.value)
+    assert "a second time" in problem.problem
+    assert problem.hint.startswith("remove azurefunctions-extensions-bindings-servicebus and -eventhub")
 
 
 def test_foreign_error_is_reported_without_its_text() -> None:
