@@ -21,7 +21,10 @@ LOOK_BYTES = 64 << 20
 """Bytes that one reading takes at most; the next one continues."""
 _BEHIND, _AHEAD = timedelta(minutes=10), timedelta(minutes=5)
 CATCH_UP = timedelta(hours=24)
+_LONGEST_QUIET = timedelta(days=14)
+"""Of longer ago a journal may have been deleted, which looks like days without messages."""
 _HOUR = timedelta(hours=1)
+_SOURCE = "/role=source/"
 MOST_LINES = 1_000_000
 """Records that one reading takes, and at most those of one member more."""
 MOST_MEMBER_BYTES = 64 << 20
@@ -88,6 +91,26 @@ class JournalTail:
             offsets.blobs |= {blob.name: blob.size for blob in listing.blobs}
         return offsets
 
+    async def skip_quiet(self, offsets: Offsets, now: datetime) -> None:
+        """Move *offsets* to the first hour with something unread; a request for each day in which there is nothing."""
+        end = _hour(now - _BEHIND)
+        while end - _LONGEST_QUIET <= offsets.hour < end:
+            listing = await self._container.listed(f"task={self._task}/{offsets.hour:date=%Y-%m-%d}/")
+            unread = [
+                blob.name
+                for blob in listing.blobs
+                if _SOURCE in blob.name
+                and self._is_open(blob.name, offsets)
+                and blob.size > offsets.blobs.get(blob.name, 0)
+            ]
+            day = offsets.hour.replace(hour=0)
+            hours = (day + number * _HOUR for number in range(offsets.hour.hour, 24))
+            found = next((hour for hour in hours if any(name.startswith(self._folder(hour)) for name in unread)), None)
+            offsets.hour = min(found or day + 24 * _HOUR, end)
+            if found is not None:
+                break
+        offsets.blobs = {name: at for name, at in offsets.blobs.items() if self._is_open(name, offsets)}
+
     async def read(self, offsets: Offsets, now: datetime) -> Reading:
         """Return what has come, and move the *offsets*; raises TargetUnavailable, TargetRefused."""
         lines: list[Line] = []
@@ -128,7 +151,7 @@ class JournalTail:
         return [await self._container.listed(self._folder(hour)) for hour in hours]
 
     def _folder(self, hour: datetime) -> str:
-        return f"task={self._task}/{hour:date=%Y-%m-%d/hour=%H}/role=source/"
+        return f"task={self._task}/{hour:date=%Y-%m-%d/hour=%H}{_SOURCE}"
 
     def _is_open(self, name: str, offsets: Offsets) -> bool:
         return name >= self._folder(offsets.hour)

@@ -117,15 +117,18 @@ class LossWatch:
         document = await self._states.read(blob_name(self.task))
         version = None if document is None else document.version
         state = None if document is None else _decoded(document.content)
-        oldest = None if state is None else min((offset.hour for offset in state.offsets.values()), default=None)
         if (
             state is not None
+            and state.offsets
             and state.place == str(self._place)
             and state.offsets.keys() == self._tails.keys()
-            and oldest is not None
-            and now - oldest <= CATCH_UP
         ):
-            return state, version, _essence(state)
+            for task, offsets in state.offsets.items():
+                if now - offsets.hour > CATCH_UP:
+                    # After days in which the app did not run, what the source has deleted meanwhile is a loss.
+                    await self._tails[task].skip_quiet(offsets, now)
+            if now - min(offsets.hour for offsets in state.offsets.values()) <= CATCH_UP:
+                return state, version, _essence(state)
         if document is not None:
             text = "the watch for losses starts again: its state is too old, or of another source"
             _LOGGER.warning("%s: %s", self.task, text)

@@ -180,6 +180,33 @@ def test_what_was_received_before_the_first_look_is_no_loss() -> None:
     assert [idle.look(minute) for minute in (1, 2, 3, 4)] == [[], [], [], []]
 
 
+@pytest.mark.parametrize(("days", "lost"), [(3, [3, 4]), (10, [3, 4]), (16, [])])
+def test_what_a_source_deletes_in_days_without_the_app_is_lost(days: float, lost: list[int]) -> None:
+    """EH18: a hub is read from its oldest event on, without an error; a queue forgets what has expired."""
+    world = Watched()
+    world.look(0)
+    world.blobs.write(NOW + MINUTE, 1, 2)
+    for minute in (1, 2, 90):
+        world.look(minute)
+    back = days * 1440.0
+    world.blobs.write(NOW + back * MINUTE, 5, 6)
+    watch = world.another()
+    assert [number for minute in range(1, 5) for number in world.look(back + minute, watch)] == lost
+
+
+def test_days_in_which_the_app_ran_without_the_watch_are_not_compared() -> None:
+    world = Watched()
+    world.look(0)
+    world.blobs.write(NOW + MINUTE, 1, 2)
+    for minute in (1, 2, 90):
+        world.look(minute)
+    world.blobs.write(NOW + 1440 * MINUTE, 3, 4)
+    back = 4 * 1440.0
+    world.blobs.write(NOW + back * MINUTE, 8, 9)
+    watch = world.another()
+    assert [number for minute in range(1, 5) for number in world.look(back + minute, watch)] == []
+
+
 def test_a_record_that_comes_while_the_source_is_asked_is_no_loss() -> None:
     world = Watched()
     world.look(0)
@@ -260,6 +287,7 @@ def test_a_damaged_blob_is_named_and_the_rest_is_read(caplog: pytest.LogCaptureF
 def test_a_state_that_is_too_old_or_unreadable_is_begun_again(caplog: pytest.LogCaptureFixture) -> None:
     world = Watched()
     world.look(0)
+    world.blobs.write(NOW + MINUTE, 1, 3)
     with caplog.at_level(logging.WARNING):
         assert world.look(60 * 30, world.another()) == []
         world.kept.content[blob_name("jobs")] = b"{", 9
