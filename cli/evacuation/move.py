@@ -1,21 +1,20 @@
 """How messages are sent to the target: as they are, with a stamp that identifies each copy."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Share
-from shared.amqp.values import Value, string
+from shared.amqp.values import Value, string, timestamp
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.ttl import Remaining
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery
-from shared.resend.edits import RESENT_FROM, resent_key, stamp_of
-from shared.resend.evidence import Answer, Question, answers_at
-from shared.resend.ledger import ACCEPTED, SENT, Ledger
+from shared.resend.edits import RESENT_FROM, Edits, resent_key, stamp_of
+from shared.resend.ledger import ACCEPTED, REFUSED, SENT, Ledger
 from shared.resend.letters import Letter
+from shared.resend.numbering import SCHEDULED_TIME
 from shared.resend.peek import opened_peeker, peek_on
 from shared.resend.places import Destination, Place, Scene, place_of
 
@@ -25,16 +24,12 @@ _PLACING_MILLISECONDS = 3_600_000
 """The least life of a copy that is not set aside yet: it must not expire before that."""
 
 
-def dropped(pair: Pair) -> str:
-    """Return why a message stays that the target has accepted, and that is not there."""
-    return f"{pair.destination} accepted it, and it is not there: its id was seen before, or a receiver took it"
-
-
-class MoveEdits:
+class MoveEdits(Edits):
     """The changes of a message that is moved: it keeps everything, and the end of its life."""
 
     def __init__(self, pair: Pair, share: Share) -> None:
         """Move messages of *share*."""
+        super().__init__()
         self._share = share
         self._to = pair.target.entity if pair.is_gated else None
 
@@ -52,6 +47,11 @@ class MoveEdits:
             raise MessageRejected("Expired", "its time to live is over: its entity removes it")
         if self._share in (Share.DEAD, Share.DEFERRED) and message.time_to_live:
             message.time_to_live = max(message.time_to_live, _PLACING_MILLISECONDS)
+        if self._share is Share.SCHEDULED:
+            due = letter.message.arrival.scheduled_time
+            if due is None:
+                raise MessageRejected("MalformedMessage", "it does not say when it is due")
+            message.set_annotations({SCHEDULED_TIME: timestamp(due)})
         return message
 
 
@@ -60,53 +60,45 @@ class MoveDelivery(TargetDelivery):
 
     def __init__(self, pair: Pair, share: Share, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
         """Send messages of *share*, which are in the entity of *scene*."""
-        super().__init__(scene, ledger, MoveEdits(pair, share), self._route, outputs)
+
+        async def to_target(_: Letter) -> Destination:
+            return pair.destination
+
+        super().__init__(scene, ledger, MoveEdits(pair, share), to_target, outputs)
         self.pair = pair
         self.share = share
-        self.place = scene.place
-        self.settings = scene.settings
         # A target that drops duplicates accepts them: an id can be one that it has seen before.
-        self._checks_arrival = pair.drops_duplicates and share is Share.ACTIVE
+        self._checks_arrival = pair.drops_duplicates and share in (Share.ACTIVE, Share.SCHEDULED)
         self._seen: dict[int, int] = {}
-        if pair.target_is_partitioned:
-            self._numbered.add(pair.destination)  # its numbers show nothing: no mark is scheduled there
         if self._checks_arrival:
             self.accepted_is = ACCEPTED
 
-    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
-        """Send *messages*; at a target that drops duplicates only those count that are seen there."""
-        attempt = await super().send(messages)
-        if not self._checks_arrival or not attempt.sent:
-            return attempt
+    def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:  # noqa: ARG002 - it is always the target
+        """Return the target, and the entity whose numbers its copies get; the partitions number for themselves."""
+        entity = place_of(self.pair.destination, self.scene.configuration)
+        return [self.pair.target], None if self.pair.target_is_partitioned else entity
+
+    async def confirm(self, accepted: Sequence[str], messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        """Count *accepted* messages as sent; at a target that drops duplicates only those that are seen there."""
+        if not self._checks_arrival or not accepted:
+            return await super().confirm(accepted, messages, result)
         there = await self._arrived()
-        accepted, attempt.sent = attempt.sent, [key for key in attempt.sent if key in there]
-        await self.ledger.note(SENT, attempt.sent, str(self.pair.destination))
-        attempt.rejected |= {key: dropped(self.pair) for key in accepted if key not in there}
-        return attempt
+        lost = [key for key in accepted if key not in there]
+        arrived = [key for key in accepted if key in there]
+        await self.ledger.note(SENT, arrived, str(self.pair.destination))
+        result.sent += arrived
+        text = "accepted it, and it is not there: its id was seen before, or a receiver took it"
+        result.rejected |= dict.fromkeys(lost, f"{self.pair.destination} {text}")
+        if self.share is Share.SCHEDULED:  # nobody can take it before it is due
+            await self.ledger.note(REFUSED, lost, str(self.pair.destination))
+        return None
 
     async def _arrived(self) -> set[str]:
         """Return the keys of the copies that have come to the target since the last look."""
         found: set[str] = set()
-        async with opened_peeker(self.pair.target, self.settings) as opened:
+        async with opened_peeker(self.pair.target, self.scene.settings) as opened:
             async for letter in peek_on(opened, self.pair.target, self._seen):
-                key = resent_key(letter, self.place, self.ledger)
+                key = resent_key(letter, self.scene.place, self.ledger)
                 if key is not None:
                     found.add(key)
         return found
-
-    async def _route(self, _: Letter) -> Destination:
-        return self.pair.destination
-
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
-        """Return what a look at the target shows."""
-        return await answers_at(
-            questions,
-            self.place,
-            self.pair.target,
-            self.settings,
-            stopping,
-            ledger=self.ledger,
-            entity=None
-            if self.pair.target_is_partitioned
-            else place_of(self.pair.destination, self._scene.configuration),
-        )

@@ -6,7 +6,6 @@ dead-lettered or deferred. If another receiver takes a copy in between, the run 
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from cli.evacuation.move import MoveDelivery
@@ -17,12 +16,10 @@ from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.edits import resent_key
-from shared.resend.evidence import Answer, Question, may_look, never_entered
+from shared.resend.evidence import Answer, Question, View, look
 from shared.resend.ledger import ACCEPTED, SENT, Ledger
 from shared.resend.letters import DESCRIPTION, REASON, Letter
-from shared.resend.numbering import run_of_probe
-from shared.resend.peek import peek
-from shared.resend.places import Scene, place_of
+from shared.resend.places import Destination, Place, Scene
 from shared.resend.receiver import Receiver
 from shared.resend.source import LockedMessage, SessionUnavailable
 
@@ -52,109 +49,64 @@ class PlacementDelivery(MoveDelivery):
         self._targets = targets
         self._patience = patience
 
-    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
-        """Send *messages*, and set them aside; those of one session stay in their order."""
-        result = Attempt()
+    def parts(self, messages: Sequence[PreparedMessage]) -> Iterable[Sequence[PreparedMessage]]:
+        """Return the messages of one session together."""
         groups: dict[str | None, list[PreparedMessage]] = {}
         for message in messages:
-            groups.setdefault(message.outgoing.session_id if self.pair.requires_session else None, []).append(message)
-        for session_id, some in groups.items():
-            if result.error is None:
-                await self._send_group(session_id, some, result)
-            else:
-                result.refused += [message.key for message in some]
-        return result
+            groups.setdefault(self._session_of(message.outgoing.session_id), []).append(message)
+        return groups.values()
 
-    async def _send_group(self, session_id: str | None, messages: Sequence[PreparedMessage], result: Attempt) -> None:
+    def _session_of(self, session_id: str | None) -> str | None:
+        return session_id if self.pair.requires_session else None
+
+    async def send_part(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        """Send *messages* of one session, if it is free at the target."""
         try:
-            receiver = await self._targets.of(session_id)
+            await self._targets.of(self._session_of(messages[0].outgoing.session_id))
         except SessionUnavailable as error:
             result.rejected |= dict.fromkeys((message.key for message in messages), str(error))
-            return
-        sent = await super().send(messages)
-        result.rejected |= sent.rejected
-        result.refused += sent.refused
-        result.unclear += sent.unclear
-        result.error = sent.error
-        placed = await self._place(receiver, sent.sent)
+        else:
+            await super().send_part(messages, result)
+
+    async def confirm(self, accepted: Sequence[str], messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        """Set *accepted* ones of *messages* aside."""
+        receiver = await self._targets.of(self._session_of(messages[0].outgoing.session_id))
+        placed = await self._place(receiver, accepted)
         await self.ledger.note(SENT, placed, str(self.pair.destination))
-        result.sent += [key for key in sent.sent if key in placed]
-        taken = [key for key in sent.sent if key not in placed]
-        if taken:
+        result.sent += [key for key in accepted if key in placed]
+        if len(placed) < len(accepted):
             text = "another receiver took it, or it was dropped as a duplicate; stop the receivers there"
             raise TargetRefused(f"{self.pair.target} accepted a message, and it was not there to be set aside: {text}")
 
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - it is always the target
-        """Look for copies that are set aside, and set aside those that are not yet."""
-        if not await may_look((question.entry for question in questions), self.ledger, stopping):
-            return {}
-        placed, waiting, numbers, probes = await self._copies()
-        wanted = {question.key for question in questions}
+    def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:
+        """Return the target, and its dead-letter queue where copies are set aside there."""
+        (target,), entity = super().visible(destination)
+        return (target, target.dead_letters()) if self.share is Share.DEAD else (target,), entity
+
+    async def shown(self, view: View, questions: Sequence[Question], stopping: asyncio.Event) -> dict[str, Answer]:
+        """Return which copies are set aside, after setting aside those that are not yet."""
+        wanted = {question.key: question for question in questions}
+        waiting: dict[str | None, set[str]] = {}
+        for key in wanted.keys() & view.copies.keys():
+            if not view.copies[key].is_set_aside:
+                waiting.setdefault(self._session_of(view.copies[key].session_id), set()).add(key)
         locked: set[str] = set()
         for session_id, keys in waiting.items():
-            mine = keys & wanted
-            if mine:
-                try:
-                    receiver = await self._targets.of(session_id)
-                except SessionUnavailable:
-                    locked |= mine
-                    continue
-                found = await self._place(receiver, mine, self._patience, stopping)
-                placed |= found
-                locked |= mine - found.keys()
+            try:
+                receiver = await self._targets.of(session_id)
+                locked |= keys - (await self._place(receiver, keys, self._patience, stopping)).keys()
+            except SessionUnavailable:
+                locked |= keys
+        placed = wanted.keys() & view.copies.keys() - locked
         if locked:
             # Another receiver had locked it, and may have deferred or completed it meanwhile.
-            placed |= (await self._copies())[0]
-        answers = {
-            question.key: Answer.SENT
-            if question.key in placed
-            else Answer.LOCKED
-            if question.key in locked
-            else Answer.UNCLEAR
-            for question in questions
-        }
-        unclear = [
-            question
-            for question in questions
-            if answers[question.key] is Answer.UNCLEAR and question.entry.state != ACCEPTED
-        ]
-        entity = place_of(self.pair.destination, self._scene.configuration)
-        if unclear and entity is not None and not self.pair.target_is_partitioned:
-            for question in await never_entered(
-                unclear, entity, self.settings, numbers, probes, copies=placed, ledger=self.ledger
-            ):
-                answers[question.key] = Answer.NOT_SENT
-        return answers
-
-    async def _copies(self) -> tuple[dict[str, int | None], dict[str | None, set[str]], set[int], dict[int, int]]:
-        """
-        Return the keys of the copies that are set aside, with their numbers, and by session of those that wait.
-
-        Last are the numbers of all messages of the entity that they were sent to, if that can be peeked, and of probes.
-        """
-        numbers: set[int] = set()
-        probes: dict[int, int] = {}
-        placed: dict[str, int | None] = {}
-        waiting: dict[str | None, set[str]] = {}
-        target = self.pair.target
-        for place in (target, target.dead_letters()) if self.share is Share.DEAD else (target,):
-            async with contextlib.aclosing(peek(place, self.settings)) as letters:
-                async for letter, message in letters:
-                    if place.entity == self.pair.destination.entity:
-                        run = run_of_probe(letter, self.ledger)
-                        if run is not None:
-                            probes[letter.number or 0] = run
-                            continue
-                        numbers.add(letter.number or 0)
-                    key = resent_key(letter, self.place, self.ledger)
-                    if key is None:
-                        continue
-                    if place.is_dead_letter_queue or not message.is_active:
-                        placed[key] = letter.number
-                    else:
-                        session_id = letter.session_id if self.pair.requires_session else None
-                        waiting.setdefault(session_id, set()).add(key)
-        return placed, waiting, numbers, probes
+            scene = self.scene
+            again = await look(self.visible(self.pair.destination)[0], None, scene.place, scene.settings, self.ledger)
+            placed |= {key for key in locked if key in again.copies and again.copies[key].is_set_aside}
+        # The target had one that it has accepted: its numbers do not show what became of it.
+        accepted = {key for key, question in wanted.items() if question.entry.state == ACCEPTED}
+        found = dict.fromkeys(accepted, Answer.UNCLEAR) | dict.fromkeys(locked, Answer.LOCKED)
+        return found | dict.fromkeys(placed, Answer.SENT)
 
     async def _place(
         self,
@@ -175,7 +127,7 @@ class PlacementDelivery(MoveDelivery):
                 others = [other for other in others if other not in lost]
                 mine: dict[str, tuple[LockedMessage, Letter]] = {}
                 for message in await receiver.receive(_AT_ONCE, _RECEIVE_SECONDS):
-                    key = None if message.letter is None else resent_key(message.letter, self.place, self.ledger)
+                    key = None if message.letter is None else resent_key(message.letter, self.scene.place, self.ledger)
                     if key in waiting and key is not None and message.letter is not None:
                         mine[key] = message, message.letter
                     else:

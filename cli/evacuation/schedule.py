@@ -7,33 +7,30 @@ as an active message. If that is too late too, the next survey recognises it by 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from copy import replace
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from azure.core.exceptions import AzureError
 from azure.servicebus.exceptions import MessageNotFoundError
 
-from cli.evacuation.move import MoveDelivery, dropped
+from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.receivers import TIMEOUT_SECONDS
 from cli.evacuation.survey import Share, mark_of
-from shared.amqp.values import timestamp
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
 from shared.ends.service_bus.send_errors import translated
-from shared.errors import BuswayError, MessageRejected
+from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing, Output
-from shared.resend.delivery import Attempt, PreparedMessage, was_answered
-from shared.resend.evidence import Answer, Question, copies_of, may_look
-from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
+from shared.resend.delivery import PreparedMessage
+from shared.resend.evidence import Answer, Question, View, look
+from shared.resend.ledger import OPEN, REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import by_partition
-from shared.resend.places import Place, Scene
+from shared.resend.places import Destination, Place, Scene
 from shared.resend.receiver import by_halves, management_of, unavailable
 from shared.resend.source import LockedMessage, UnlockedSource
 
-_SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 _AT_ONCE = 50
 _BYTES_AT_ONCE = 192 * 1024
 
@@ -45,45 +42,36 @@ class ScheduleDelivery(MoveDelivery):
         """Schedule messages of the entity of *scene*; `opened` opens the connection."""
         super().__init__(pair, Share.SCHEDULED, scene, ledger, outputs)
         self._target: ManagementConnection
-        self._marks: dict[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[Self]:
         """Open the connection to the target."""
-        async with management_of(self.pair.target, self.settings) as self._target:
+        async with management_of(self.pair.target, self.scene.settings) as self._target:
             yield self
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* with the time for which it is scheduled, or why it cannot be scheduled."""
         ready = await super().prepare(key, letter)
-        if isinstance(ready, str) or letter.message is None:
+        if isinstance(ready, str):
             return ready
-        due = letter.message.arrival.scheduled_time
-        if due is None:
-            return "does not say when it is due"
-        made = self._edits.resent(letter, self.place, self.ledger)
-        made.set_annotations({_SCHEDULED_TIME: timestamp(due)})
-        self._marks[key] = mark_of(letter)
-        content, limit = made.encode(), self.pair.max_message_size
-        if limit is not None and len(content) > limit:
+        size, limit = len(ready.outgoing.content), self.pair.max_message_size
+        if limit is not None and size > limit:
             # The service does not answer a request that is too large (Azure/azure-service-bus 697).
-            return f"the target takes no message of {len(content):,} bytes, only up to {limit:,}"
-        return ready._replace(outgoing=replace(ready.outgoing, content=content))
+            return f"the target takes no message of {size:,} bytes, only up to {limit:,}"
+        return ready._replace(mark=mark_of(letter))
 
-    async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
-        """Schedule *messages*."""
-        result = Attempt()
+    def parts(self, messages: Sequence[PreparedMessage]) -> Iterator[Sequence[PreparedMessage]]:
+        """Yield what one request takes."""
         batch: list[PreparedMessage] = []
         size = 0
         for message in messages:
             size += len(message.outgoing.content)
             is_full = size > _BYTES_AT_ONCE or len(batch) == _AT_ONCE
             if batch and (is_full or not self._goes_with(message.outgoing, batch[-1].outgoing)):
-                await self._schedule(batch, result)
+                yield batch
                 batch, size = [], len(message.outgoing.content)
             batch.append(message)
-        await self._schedule(batch, result)
-        return result
+        yield batch
 
     def _goes_with(self, message: Outgoing, other: Outgoing) -> bool:
         """Return whether one request takes both, as a batch does (Azure/amqpnetlite 120)."""
@@ -91,46 +79,29 @@ class ScheduleDelivery(MoveDelivery):
             return True
         return message.order_key == other.order_key and not self.pair.drops_duplicates
 
-    async def _schedule(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
-        keys, to = [message.key for message in messages], str(self.pair.destination)
-        if result.error is not None:
-            result.refused += keys
-            return
-        await self.ledger.note(SENDING, keys, to, marks=[self._marks[key] for key in keys])
-        try:
-            numbers = await self._target.schedule([message.outgoing for message in messages], TIMEOUT_SECONDS)
-        except (AzureError, OSError) as error:
-            await self._fail(messages, translated(to, error), result)
-            return
-        if self.pair.drops_duplicates:
-            # One whose id the target has seen gets a number too, and is dropped (Azure/azure-service-bus 265).
-            there = await self._copies()
-            lost = [key for key in keys if key not in there]
-            result.rejected |= dict.fromkeys(lost, dropped(self.pair))
-            await self.ledger.note(REFUSED, lost, to)
-            numbers = [number for key, number in zip(keys, numbers, strict=True) if key in there]
-            keys = [key for key in keys if key in there]
-        await self.ledger.note(SENT, keys, to, numbers=numbers)
-        result.sent += keys
+    async def transfer(
+        self, destination: Destination, messages: Sequence[PreparedMessage]
+    ) -> Sequence[BuswayError | int | None]:
+        """Schedule *messages*; one that the target refuses does not keep the others from it."""
+        answers: dict[str, BuswayError | int] = {}
+        failed: BuswayError | None = None
 
-    async def _fail(self, messages: Sequence[PreparedMessage], error: BuswayError, result: Attempt) -> None:
-        keys, to = [message.key for message in messages], str(self.pair.destination)
-        if not isinstance(error, MessageRejected):
-            result.error = error
-            if was_answered(error):
-                await self.ledger.note(REFUSED, keys, to)
-                result.refused += keys
-            else:
-                result.unclear += keys
-                self.ledger.has_sent()
-            return
-        await self.ledger.note(REFUSED, keys, to)
-        if len(messages) == 1:
-            result.rejected[keys[0]] = f"the target refuses it: {error.description}"
-            return
-        middle = len(messages) // 2
-        await self._schedule(messages[:middle], result)
-        await self._schedule(messages[middle:], result)
+        async def schedule(some: Sequence[PreparedMessage]) -> None:
+            outgoing = [message.outgoing for message in some]
+            try:
+                numbers = await self._target.schedule(outgoing, TIMEOUT_SECONDS)
+            except (AzureError, OSError) as error:
+                failure = translated(str(destination), error)
+                if len(some) == 1:
+                    answers[some[0].key] = failure
+                raise failure from error
+            answers.update(zip((message.key for message in some), numbers, strict=True))
+
+        try:
+            await by_halves(messages, schedule, MessageRejected)
+        except (TargetUnavailable, TargetRefused) as error:
+            failed = error
+        return [answers.get(message.key, failed) for message in messages]
 
     async def undo(self, keys: Sequence[str]) -> None:
         """Cancel copies at the target; one that is active there by now stays."""
@@ -141,38 +112,34 @@ class ScheduleDelivery(MoveDelivery):
                     await self._target.cancel_scheduled([number], TIMEOUT_SECONDS)
                     await self.ledger.note(REFUSED, [key], str(self.pair.destination))
 
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
-        """Look for the copies: nobody can take one before it is due."""
-        if not await may_look((question.entry for question in questions), self.ledger, stopping):
-            return {}
-        found = await self._copies()
-        numbered = {question.key: found[question.key] for question in questions if question.key in found}
-        await self.ledger.note(SENDING, numbered, to, numbers=[*numbered.values()])
-        return {
-            question.key: Answer.SENT if question.key in numbered else self._absent(question.key)
-            for question in questions
-        }
+    def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:
+        """Return the target; no numbers are needed: nobody can take a copy before it is due."""
+        return super().visible(destination)[0], None
+
+    async def shown(self, view: View, questions: Sequence[Question], stopping: asyncio.Event) -> dict[str, Answer]:  # noqa: ARG002 - it does not wait
+        """Return which copies are there: a message that is scheduled at the source cannot be due at the target."""
+        there = await self._note_numbers(view, SENDING, [question.key for question in questions])
+        return {question.key: Answer.SENT if question.key in there else Answer.NOT_SENT for question in questions}
 
     async def resolve(self, scheduled: Iterable[str]) -> None:
         """Find out what happened to messages of an interrupted run that are no longer *scheduled* at the source."""
+        still = set(scheduled)
         open_ = [
-            Question(key, entry, None, ())
+            key
             for key, entry in self.ledger.entries.items()
-            if entry.share == Share.SCHEDULED and entry.state == SENDING and key not in set(scheduled)
+            if entry.share == Share.SCHEDULED and entry.state in OPEN and key not in still
         ]
         if open_:
-            found = await self._copies()
-            there = [question.key for question in open_ if question.key in found]
-            to = str(self.pair.destination)
-            await self.ledger.note(SENT, there, to, numbers=[found[key] for key in there])
+            scene, ledger = self.scene, self.ledger
+            view = await look([self.pair.target], None, scene.place, scene.settings, ledger)
+            await self._note_numbers(view, SENT, open_)
 
-    @staticmethod
-    def _absent(key: str) -> Answer:  # noqa: ARG004 - one that is scheduled at the source cannot be due at the target
-        return Answer.NOT_SENT
-
-    async def _copies(self) -> dict[str, int]:
-        async with contextlib.aclosing(copies_of(self.place, self.pair.target, self.settings, self.ledger)) as copies:
-            return {key: letter.number async for key, letter, _ in copies if letter.number is not None}
+    async def _note_numbers(self, view: View, state: str, keys: Iterable[str]) -> list[str]:
+        """Note the *state* and the numbers of the messages with *keys* that are at the target, and return them."""
+        there = [key for key in keys if key in view.copies]
+        numbers = [number for key in there if (number := view.copies[key].number) is not None]
+        await self.ledger.note(state, there, str(self.pair.destination), numbers=numbers)
+        return there
 
 
 class ScheduledSource(UnlockedSource):

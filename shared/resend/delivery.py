@@ -1,16 +1,25 @@
 """Sending: each step is in the ledger before the next one."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from shared.codecs.envelope import MESSAGE
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.routing import Target
-from shared.message.message import Message
 from shared.protocols import Outgoing, Output
-from shared.resend.evidence import SEND_SECONDS, Answer, Question, answers
+from shared.resend.edits import Edits
+from shared.resend.evidence import (
+    SEND_SECONDS,
+    Answer,
+    Question,
+    View,
+    look,
+    may_look,
+    never_entered,
+    readable,
+)
 from shared.resend.ledger import REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.numbering import cancel_marks, next_number
@@ -20,20 +29,14 @@ type Routing = Callable[[Letter], Awaitable[Destination | str]]
 """Returns where a message goes, or why that is not known."""
 
 
-class Changes(Protocol):
-    """What is changed in a message that is sent again."""
-
-    def resent(self, letter: Letter, place: Place, ledger: Ledger) -> Message:
-        """Return the message to send for a letter of *place*, signed by *ledger*; raises MessageRejected."""
-        ...
-
-
 class PreparedMessage(NamedTuple):
     """A message to send: its key, and where it goes in which form."""
 
     key: str
     destination: Destination
     outgoing: Outgoing
+    mark: str | None = None
+    """See `Entry.mark`."""
 
 
 @dataclass(slots=True)
@@ -81,22 +84,26 @@ class Delivery(Protocol):
 
 
 class TargetDelivery:
-    """Sends messages of one entity to their destinations; it is a `Delivery`."""
+    """
+    Sends messages of one entity to their destinations; it is a `Delivery`.
+
+    A subclass may send them in another way, or do more at the target before they count as sent.
+    """
 
     keeps_order = begins_with_one = True
     accepted_is = SENT
-    """The state of a message that the target has accepted."""
+    """The state of a message that the target has accepted; with ACCEPTED, `confirm` notes when it is SENT."""
 
     def __init__(
         self,
         scene: Scene,
         ledger: Ledger,
-        edits: Changes,
+        edits: Edits,
         routing: Routing,
         outputs: Mapping[str, Output],
     ) -> None:
         """Send through *outputs*, by the alias of their connection."""
-        self._scene = scene
+        self.scene = scene
         self.ledger = ledger
         self._edits = edits
         self._routing = routing
@@ -108,59 +115,104 @@ class TargetDelivery:
         destination = await self._routing(letter)
         if isinstance(destination, str):
             return destination
-        fit = self._scene.configuration.connections[destination.alias].end.fit(MESSAGE)
+        fit = self.scene.configuration.connections[destination.alias].end.fit(MESSAGE)
         target = Target(self._outputs[destination.alias], destination.site, destination.entity, fit)
         try:
-            outgoing = target.outgoing(self._edits.resent(letter, self._scene.place, self.ledger))
+            outgoing = target.outgoing(self._edits.resent(letter, self.scene.place, self.ledger))
         except MessageRejected as error:
             return str(error)
         return PreparedMessage(key, destination, outgoing)
 
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all to one destination, in their order."""
-        destination = messages[0].destination
-        keys = [message.key for message in messages]
-        await self._note_number(destination, messages[0].outgoing.session_id)
-        await self.ledger.note(SENDING, keys, str(destination))
-        output = self._outputs[destination.alias]
-        answers = await output.send(
-            destination.entity, [message.outgoing for message in messages], timeout_seconds=SEND_SECONDS
-        )
         result = Attempt()
+        for some in self.parts(messages):
+            if result.error is None:
+                await self.send_part(some, result)
+            else:
+                result.refused += [message.key for message in some]
+        return result
+
+    def parts(self, messages: Sequence[PreparedMessage]) -> Iterable[Sequence[PreparedMessage]]:
+        """Return what is sent together, one after the other; after an error the rest is not sent."""
+        return [messages]
+
+    async def send_part(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
+        """Send *messages* together, and add to *result* what happened to each."""
+        destination, keys = messages[0].destination, [message.key for message in messages]
+        to = str(destination)
+        await self._note_number(destination, messages[0].outgoing.session_id)
+        await self.ledger.note(SENDING, keys, to, marks=[message.mark for message in messages if message.mark])
+        answers = await self.transfer(destination, messages)
+        accepted: dict[str, int | None] = {}
+        rejected: dict[str, str] = {}
+        refused: list[str] = []
         for key, answer in zip(keys, answers, strict=True):
-            if answer is None:
-                result.sent.append(key)
+            if answer is None or isinstance(answer, int):
+                accepted[key] = answer
             elif isinstance(answer, MessageRejected):
-                result.rejected[key] = f"the target refuses it: {answer.description}"
+                rejected[key] = f"the target refuses it: {answer.description}"
             elif was_answered(answer):
-                result.refused.append(key)
+                refused.append(key)
             else:
                 result.unclear.append(key)
             if isinstance(answer, TargetRefused | TargetUnavailable):
                 result.error = answer
         if result.unclear:
             self.ledger.has_sent()
-        await self.ledger.note(self.accepted_is, result.sent, str(destination))
-        await self.ledger.note(REFUSED, [*result.rejected, *result.refused], str(destination))
-        return result
+        numbers = [number for number in accepted.values() if number is not None]
+        await self.ledger.note(self.accepted_is, accepted, to, numbers=numbers)
+        await self.ledger.note(REFUSED, [*rejected, *refused], to)
+        result.rejected |= rejected
+        result.refused += refused
+        await self.confirm([*accepted], messages, result)
+
+    async def transfer(
+        self, destination: Destination, messages: Sequence[PreparedMessage]
+    ) -> Sequence[BuswayError | int | None]:
+        """Return for each message the error, or None if the target has accepted it, or its number there."""
+        outgoing = [message.outgoing for message in messages]
+        output = self._outputs[destination.alias]
+        return await output.send(destination.entity, outgoing, timeout_seconds=SEND_SECONDS)
+
+    async def confirm(self, accepted: Sequence[str], messages: Sequence[PreparedMessage], result: Attempt) -> None:  # noqa: ARG002 - of a subclass
+        """Do what is left to do for *accepted* ones of *messages*, and add to *result* which of them are sent."""
+        result.sent += accepted
 
     async def _note_number(self, destination: Destination, session_id: str | None) -> None:
         """Note where the numbers of a destination begin, which shows later what has entered it."""
         to = str(destination)
         if destination not in self._numbered and self.ledger.run not in self.ledger.marks_of(to):
-            entity = place_of(destination, self._scene.configuration)
+            _, entity = self.visible(destination)
             if entity is not None:
-                await next_number(entity, self._scene.settings, session_id, to, self.ledger, is_mark=True)
+                await next_number(entity, self.scene.settings, session_id, to, self.ledger, is_mark=True)
             self._numbered.add(destination)
 
     async def end(self) -> None:
         """Cancel the marks that show nothing any more."""
-        await cancel_marks(self._scene, self.ledger)
+        await cancel_marks(self.scene, self.ledger)
 
     async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return what a look at the destination shows."""
-        destination = destination_of(to, self._scene.configuration)
-        return await answers(questions, self._scene, destination, self.ledger, stopping)
+        scene, ledger = self.scene, self.ledger
+        places, entity = self.visible(destination_of(to, scene.configuration))
+        if places and not await may_look((question.entry for question in questions), ledger, stopping):
+            return {}
+        view = await look(places, entity, scene.place, scene.settings, ledger)
+        found = await self.shown(view, questions, stopping)
+        rest = [question for question in questions if question.key not in found]
+        never = await never_entered(rest, entity, scene.settings, view, ledger) if rest and entity is not None else []
+        judged = dict.fromkeys((question.key for question in rest), Answer.UNCLEAR)
+        return judged | dict.fromkeys((question.key for question in never), Answer.NOT_SENT) | found
+
+    def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:
+        """Return where copies that are sent to *destination* can be seen, and the entity whose numbers they get."""
+        place = readable(self.scene.place, destination, self.scene.configuration)
+        return [] if place is None else [place], place_of(destination, self.scene.configuration)
+
+    async def shown(self, view: View, questions: Sequence[Question], stopping: asyncio.Event) -> dict[str, Answer]:  # noqa: ARG002 - of a subclass
+        """Return what the view of the target says of messages; its numbers decide about the others."""
+        return {question.key: Answer.SENT for question in questions if question.key in view.copies}
 
 
 def was_answered(error: BuswayError) -> bool:

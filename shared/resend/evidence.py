@@ -13,17 +13,15 @@ A topic and a hub cannot be peeked; for a topic, a subscription is peeked if the
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from shared.message.peeked import PeekedMessage
 from shared.resend.edits import resent_key
 from shared.resend.ledger import Entry, Ledger
-from shared.resend.letters import Letter
 from shared.resend.numbering import clear_probes, is_complete, is_increasing, next_number, run_of_probe
 from shared.resend.peek import partition_of, peek
-from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, Scene, place_of
+from shared.resend.places import DEAD_LETTERS, SUBSCRIPTION, Destination, Place, place_of
 from shared.tasks.files import Configuration
 
 # What a process has written to a connection before it was killed may reach the target this much later.
@@ -51,77 +49,68 @@ class Question(NamedTuple):
     sent_before: Sequence[str]
 
 
-async def answers(
-    questions: Sequence[Question], scene: Scene, destination: Destination, ledger: Ledger, stopping: asyncio.Event
-) -> dict[str, Answer]:
+class Copy(NamedTuple):
+    """What the target has of a message."""
+
+    number: int | None
+    session_id: str | None
+    is_set_aside: bool
+    """Whether nobody receives it as an active message: it is dead-lettered, deferred or scheduled."""
+
+
+class View(NamedTuple):
+    """What a look at a target shows."""
+
+    copies: dict[str, Copy]
+    """By the keys of the messages that runs with the ledger have sent."""
+    numbers: set[int]
+    """Of all messages in the entity that was sent to, none if it cannot be seen."""
+    probes: dict[int, int] | None
+    """The runs of the probes in that entity by their numbers, None if it cannot be seen."""
+
+
+async def look(
+    places: Sequence[Place], entity: Place | None, source: Place, settings: Mapping[str, str], ledger: Ledger
+) -> View:
     """
-    Return what is known about messages of *scene* that may be in *destination*, nothing if it is *stopping*.
+    Return what *places* have of the messages of *source*; what was sent to *entity* came to them, or some of it.
 
-    Raises TargetUnavailable if the destination cannot be peeked.
+    Raises TargetUnavailable if one cannot be peeked.
     """
-    readable = _readable(scene.place, destination, scene.configuration)
-    if readable is None:
-        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
-    entity = place_of(destination, scene.configuration)
-    return await answers_at(questions, scene.place, readable, scene.settings, stopping, ledger=ledger, entity=entity)
-
-
-async def answers_at(
-    questions: Sequence[Question],
-    place: Place,
-    readable: Place,
-    settings: Mapping[str, str],
-    stopping: asyncio.Event,
-    *,
-    ledger: Ledger,
-    entity: Place | None,
-) -> dict[str, Answer]:
-    """Return what a look at *readable*, which gets all that is sent to *entity* or some, shows; see `answers`."""
-    if not await may_look((question.entry for question in questions), ledger, stopping):
-        return {}
-    there, numbers, probes = set[str](), set[int](), dict[int, int]()
-    async with contextlib.aclosing(peek(readable, settings)) as peeked:
-        async for letter, _ in peeked:
-            run = run_of_probe(letter, ledger)
-            if run is not None:
-                probes[letter.number or 0] = run
-                continue
-            numbers.add(letter.number or 0)
-            key = resent_key(letter, place, ledger)
-            if key is not None:
-                there.add(key)
-    found = {question.key: Answer.SENT if question.key in there else Answer.UNCLEAR for question in questions}
-    unclear = [question for question in questions if found[question.key] is Answer.UNCLEAR]
-    if unclear and entity is not None:
-        # What is in a topic cannot be seen.
-        seen = (numbers, probes) if entity.entity.lower() == readable.entity.lower() else (set[int](), None)
-        for question in await never_entered(unclear, entity, settings, *seen, copies=there, ledger=ledger):
-            found[question.key] = Answer.NOT_SENT
-    return found
+    entered = None if entity is None else entity.entity.lower()
+    is_seen = any(place.entity.lower() == entered for place in places)
+    view, probes = View({}, set(), {} if is_seen else None), dict[int, int]()
+    for place in places:
+        async with contextlib.aclosing(peek(place, settings)) as letters:
+            async for letter, message in letters:
+                run = run_of_probe(letter, ledger)
+                if run is not None:
+                    probes[letter.number or 0] = run
+                    continue
+                if place.entity.lower() == entered:
+                    view.numbers.add(letter.number or 0)
+                key = resent_key(letter, source, ledger)
+                if key is not None:
+                    is_set_aside = place.is_dead_letter_queue or not message.is_active
+                    view.copies[key] = Copy(letter.number, letter.session_id, is_set_aside)
+    return view._replace(probes=probes) if is_seen else view
 
 
 async def never_entered(
-    questions: Sequence[Question],
-    entity: Place,
-    settings: Mapping[str, str],
-    there: set[int],
-    probes: Mapping[int, int] | None,
-    *,
-    copies: Collection[str],
-    ledger: Ledger,
+    questions: Sequence[Question], entity: Place, settings: Mapping[str, str], view: View, ledger: Ledger
 ) -> list[Question]:
     """
-    Return those of *questions* that never entered *entity*.
+    Return those of *questions* that never entered *entity*, as a *view* of it and the numbers in the ledger show.
 
-    Messages with the numbers *there* are in it, and *probes*, with their runs, None if they cannot be seen. The
-    *copies* of those with these keys are in it, or a run has set them aside and noted their numbers. If one that the
-    same run had sent is not, it was taken. Numbers that do not grow are those of an entity that was created again.
+    A copy is in the view, or a run has set it aside and noted its number. If one that the same run had sent is not, it
+    was taken. Numbers that do not grow are those of an entity that was created again.
     """
-    to = questions[0].entry.to
+    to, probes = questions[0].entry.to, view.probes
     await clear_probes(entity, settings, probes or {}, to, ledger)
     end = await next_number(entity, settings, questions[0].session_id, to, ledger)
-    known = {*there, *ledger.numbers_of(to)}
-    noted = [entry for entry in ledger.entries.values() if entry.to == to and entry.number is not None]
+    known = {*view.numbers, *ledger.numbers_of(to)}
+    # Copies in a subscription do not have the numbers of its topic.
+    noted = [entry for entry in ledger.entries.values() if entry.to == to] if probes is not None else []
     marks = ledger.marks_of(to)
     # The numbers of one partition show nothing of the others.
     if end is None or any(map(partition_of, known)) or (probes is None and not is_increasing(ledger.numbers_of(to))):
@@ -133,7 +122,7 @@ async def never_entered(
         and (probes is None or probes.get(marks[question.entry.run]) == question.entry.run)
         # An earlier run may have noted the numbers of an entity that was created again since.
         and is_complete(marks[question.entry.run], end, known.union(_numbers(noted, question.entry.run)))
-        and all(key in copies for key in question.sent_before if ledger.entries[key].run == question.entry.run)
+        and all(key in view.copies for key in question.sent_before if ledger.entries[key].run == question.entry.run)
     ]
 
 
@@ -153,7 +142,7 @@ async def may_look(entries: Iterable[Entry], ledger: Ledger, stopping: asyncio.E
     return not stopping.is_set()
 
 
-def _readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
+def readable(place: Place, destination: Destination, configuration: Configuration) -> Place | None:
     """Return the queue to peek at, or the subscription that the messages came from, None if there is neither."""
     entity = place_of(destination, configuration)
     if entity is None:
@@ -163,17 +152,6 @@ def _readable(place: Place, destination: Destination, configuration: Configurati
     if SUBSCRIPTION in owner.lower() and place.site == destination.site and topic == destination.entity.lower():
         return place._replace(entity=owner)
     return entity
-
-
-async def copies_of(
-    place: Place, readable: Place, settings: Mapping[str, str], ledger: Ledger
-) -> AsyncGenerator[tuple[str, Letter, PeekedMessage]]:
-    """Yield what runs with *ledger* sent to *readable* for messages of *place*, with their keys; raises as `peek`."""
-    async with contextlib.aclosing(peek(readable, settings)) as found:
-        async for letter, message in found:
-            key = resent_key(letter, place, ledger)
-            if key is not None:
-                yield key, letter, message
 
 
 def by_destination(questions: Iterable[Question]) -> dict[str, list[Question]]:

@@ -36,7 +36,7 @@ PROBE = "repl-number-probe"
 """The property of a message that is scheduled only for its number; signed."""
 
 _NEVER = round(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000)
-_SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
+SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 _SECONDS = 10.0
 _LONGEST_ID = 128
 
@@ -62,7 +62,7 @@ async def next_number(
     message.message_id = string(identity[-_LONGEST_ID:])
     message.session_id = session_id
     message.set_properties({PROBE: string(identity)})
-    message.set_annotations({_SCHEDULED_TIME: timestamp(_NEVER)})
+    message.set_annotations({SCHEDULED_TIME: timestamp(_NEVER)})
     outgoing = Outgoing(message.encode(), identity[-_LONGEST_ID:], session_id, None)
     try:
         async with management_of(entity, settings) as management:
