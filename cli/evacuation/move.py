@@ -12,7 +12,7 @@ from shared.message.ttl import Remaining
 from shared.protocols import Output
 from shared.resend.delivery import Attempt, PreparedMessage, TargetDelivery
 from shared.resend.edits import RESENT_FROM, Edits, resent_key, stamp_of
-from shared.resend.ledger import ACCEPTED, REFUSED, SENT, Ledger
+from shared.resend.ledger import ACCEPTED, REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.numbering import SCHEDULED_TIME
 from shared.resend.peek import opened_peeker, peek_on
@@ -71,7 +71,7 @@ class MoveDelivery(TargetDelivery):
         self._checks_arrival = pair.drops_duplicates and share in (Share.ACTIVE, Share.SCHEDULED)
         self._seen: dict[int, int] = {}
         if self._checks_arrival:
-            self.accepted_is = ACCEPTED
+            self.accepted_is = SENDING if share is Share.SCHEDULED else ACCEPTED
 
     def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:  # noqa: ARG002 - it is always the target
         """Return the target, and the entity whose numbers its copies get; the partitions number for themselves."""

@@ -39,8 +39,8 @@ class PlacementDelivery(MoveDelivery):
         share: Share,
         scene: Scene,
         ledger: Ledger,
-        *,
         outputs: Mapping[str, Output],
+        *,
         targets: TargetReceivers,
         patience: float,
     ) -> None:
@@ -103,7 +103,7 @@ class PlacementDelivery(MoveDelivery):
             scene = self.scene
             again = await look(self.visible(self.pair.destination)[0], None, scene.place, scene.settings, self.ledger)
             placed |= {key for key in locked if key in again.copies and again.copies[key].is_set_aside}
-        # The target had one that it has accepted: its numbers do not show what became of it.
+        # The target had one that it has accepted: its numbers do not show where it is now.
         accepted = {key for key, question in wanted.items() if question.entry.state == ACCEPTED}
         found = dict.fromkeys(accepted, Answer.UNCLEAR) | dict.fromkeys(locked, Answer.LOCKED)
         return found | dict.fromkeys(placed, Answer.SENT)

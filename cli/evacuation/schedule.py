@@ -24,8 +24,8 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.protocols import Outgoing, Output
 from shared.resend.delivery import PreparedMessage
 from shared.resend.evidence import Answer, Question, View, look
-from shared.resend.ledger import OPEN, REFUSED, SENDING, SENT, Ledger
-from shared.resend.letters import Letter
+from shared.resend.ledger import ACCEPTED, REFUSED, SENDING, SENT, Ledger
+from shared.resend.letters import Letter, number_in
 from shared.resend.peek import by_partition
 from shared.resend.places import Destination, Place, Scene
 from shared.resend.receiver import by_halves, management_of, unavailable
@@ -104,13 +104,18 @@ class ScheduleDelivery(MoveDelivery):
         return [answers.get(message.key, failed) for message in messages]
 
     async def undo(self, keys: Sequence[str]) -> None:
-        """Cancel copies at the target; one that is active there by now stays."""
+        """Cancel copies at the target; one that is due there too stays, and is ACCEPTED."""
         for key in keys:
-            number = self.ledger.entries[key].number
-            if number is not None:
-                with contextlib.suppress(AzureError, OSError):
+            number, state = self.ledger.entries[key].number, SENDING  # without an answer it is in doubt
+            try:
+                if number is not None:
                     await self._target.cancel_scheduled([number], TIMEOUT_SECONDS)
-                    await self.ledger.note(REFUSED, [key], str(self.pair.destination))
+                    state = REFUSED
+            except MessageNotFoundError:
+                state = ACCEPTED
+            except (AzureError, OSError):
+                self.ledger.has_sent()
+            await self.ledger.note(state, [key], str(self.pair.destination))
 
     def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:
         """Return the target; no numbers are needed: nobody can take a copy before it is due."""
@@ -127,7 +132,7 @@ class ScheduleDelivery(MoveDelivery):
         open_ = [
             key
             for key, entry in self.ledger.entries.items()
-            if entry.share == Share.SCHEDULED and entry.state in OPEN and key not in still
+            if entry.share == Share.SCHEDULED and entry.state == SENDING and key not in still
         ]
         if open_:
             scene, ledger = self.scene, self.ledger
@@ -155,7 +160,7 @@ class ScheduledSource(UnlockedSource):
         self._settings = settings
         self._wanted = wanted
         self._scheduling = scheduling
-        self._next = min((int(key.partition("/")[0]) for key in wanted), default=1)
+        self._next = min(map(number_in, wanted), default=1)
         self._opened = contextlib.AsyncExitStack()
         self._management: ManagementConnection
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from cli.evacuation.pairs import Pair
 from shared.message.peeked import PeekedMessage
-from shared.resend.ledger import COMPLETED, Ledger
+from shared.resend.ledger import COMPLETED, REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.run import AT_ONCE
@@ -138,7 +138,7 @@ async def already_scheduled(found: Survey, ledger: Ledger) -> None:
     """
     pool: dict[str, list[str]] = {}
     for key, entry in ledger.entries.items():
-        is_open = entry.state not in (COMPLETED, "refused")
+        is_open = entry.state not in (COMPLETED, REFUSED)
         if entry.share == Share.SCHEDULED and is_open and entry.mark is not None and key not in found.scheduled:
             pool.setdefault(entry.mark, []).append(key)
     for key, mark in found.were_scheduled.items():
@@ -146,7 +146,7 @@ async def already_scheduled(found: Survey, ledger: Ledger) -> None:
             before = pool[mark].pop()
             entry = ledger.entries[before]
             ledger.share = Share.ACTIVE
-            await ledger.note(entry.state, [key], entry.to)
+            await ledger.note(SENDING if entry.state == SENDING else SENT, [key], entry.to)
             ledger.share = Share.SCHEDULED
             await ledger.note(COMPLETED, [before], entry.to)
 

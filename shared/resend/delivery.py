@@ -211,7 +211,7 @@ class TargetDelivery:
         return [] if place is None else [place], place_of(destination, self.scene.configuration)
 
     async def shown(self, view: View, questions: Sequence[Question], stopping: asyncio.Event) -> dict[str, Answer]:  # noqa: ARG002 - of a subclass
-        """Return what the view of the target says of messages; its numbers decide about the others."""
+        """Return what the view of the target shows of messages; its numbers decide about the others."""
         return {question.key: Answer.SENT for question in questions if question.key in view.copies}
 
 

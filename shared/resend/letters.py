@@ -148,6 +148,11 @@ class Letter:
             return f"{self.enqueued_time} ms"
 
 
+def number_in(key: str) -> int:
+    """Return the sequence number in the key of a message."""
+    return int(key.partition("/")[0])
+
+
 def _stamps_to_remove(texts: dict[str, str]) -> dict[str, Value | None]:
     is_share = rejection.PART in texts or rejection.TARGET in texts
     kept = frozenset(rejection.SHARE if is_share else ())

@@ -272,7 +272,11 @@ class Run:
                 self._hold.drop(message.key)  # what is settled cannot be given back if the ledger fails
         if source.removes:
             await self._note_completed(done)
-        for key in done:
+        # What the source has made undone goes on as another message.
+        undone = {key for key in lost if key is not None and self._ledger.state(key) not in DONE}
+        self.result.sent -= len(undone & self._sent)
+        self._sent -= undone
+        for key in [*done, *undone]:
             self._agenda.end(key)
         self.result.completed += len(done)
         self._progress(len(done))

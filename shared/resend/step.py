@@ -22,6 +22,7 @@ from shared.resend.edits import Edits
 from shared.resend.inventory import Inventory, inventory_of
 from shared.resend.ledger import Ledger
 from shared.resend.ledger_blob import LedgerBlob
+from shared.resend.letters import number_in
 from shared.resend.model import Left, ResendOrder, ResendStep
 from shared.resend.options import Options
 from shared.resend.places import Destination, Place, Scene
@@ -91,7 +92,7 @@ async def _window_of(scene: Scene, destination: Destination) -> Window:
 def _step(result: Result, wanted: Inventory) -> ResendStep:
     left = {key: reason for key, reason in result.left.items() if reason != NOT_REACHED}
     found = [
-        Left(reason, count, [_number(key) for key, each in left.items() if each == reason][:_MOST_NUMBERS])
+        Left(reason, count, [number_in(key) for key, each in left.items() if each == reason][:_MOST_NUMBERS])
         for reason, count in Counter(left.values()).most_common()
     ]
     found += [Left(reason, count, []) for reason, count in wanted.unreachable.most_common()]
@@ -103,7 +104,3 @@ def _step(result: Result, wanted: Inventory) -> ResendStep:
         found,
         None if result.error is None else str(result.error),
     )
-
-
-def _number(key: str) -> int:
-    return int(key.partition("/")[0])

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from busway_broker.core.namespace import Namespace
 from cli.evacuation import receivers, report
 from cli.evacuation.pairs import pairs_of
 from cli.evacuation.pauses import Pause
+from cli.evacuation.schedule import ScheduledSource
 from cli.evacuation.survey import Estimate, Share, Survey
 from cli.pause.entity import Entity
 from shared.amqp.values import string, timestamp
@@ -28,6 +29,7 @@ from shared.resend import evidence
 from shared.resend.options import Options
 from shared.resend.places import Place
 from shared.resend.receiver import Receiver
+from shared.resend.source import LockedMessage
 from shared.rules import Rule
 from shared.rules.rule import parse_filter
 from shared.tasks.files import load
@@ -488,3 +490,45 @@ def test_a_message_whose_id_the_target_has_seen_stays_and_is_named(site: Evacuat
         assert site.names("once", "west") == ["a active", "s scheduled"]
         # While the outcome of one is not clear, the mark of the run stays.
         assert {name for name in site.names("once", "east") if "#" not in name} == {"b active", "t scheduled"}
+
+
+@pytest.mark.parametrize("sides", [("west",), ("west", "east")])
+def test_a_scheduled_message_that_is_due_before_it_is_cancelled_arrives_and_counts_once(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch, sides: Sequence[str]
+) -> None:
+    """A run over many of them takes longer than the margin before the first is due, maybe at both sides."""
+    complete = ScheduledSource.complete
+
+    async def late(self: ScheduledSource, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        for side in sides:
+            site.broker.inspect(side, lambda each: each.queue("orders").incoming.advance(due_at))
+        return await complete(self, messages)
+
+    due_at = round(DUE.timestamp() * 1000)
+    due = {"x-opt-scheduled-enqueue-time": timestamp(due_at)}
+    monkeypatch.setattr(ScheduledSource, "complete", late)
+    monkeypatch.setattr("shared.resend.run._LOOK_AFTER_SECONDS", 0.1)
+    site.publish("west/orders", [delivered(None, message_id=each, annotated=due) for each in ("a", "b")])
+    done = site.evacuate("west/orders")
+    assert done.exit_code == 0, done.stdout + done.stderr
+    assert site.names("orders", "west") == []
+    assert sorted(site.names("orders", "east")) == ["a active", "b active"]
+    counts = [" ".join(line.split()) for line in done.stdout.splitlines() if "moved" in line or "gone" in line]
+    assert counts[0].startswith("2 moved: "), counts
+    assert len([line for line in counts if not line.startswith("verdicts")]) == 1, counts
+
+
+def test_the_state_of_a_session_leaves_no_doubt_about_its_messages(
+    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was sent before them, and is not among the messages of the target."""
+    site.send("west/sessions", ServiceBusMessage("a", session_id="s", message_id="a"))
+    with site.receiver("west/sessions", session_id="s") as receiver:
+        receiver.session.set_state("state")
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceBusOutput, "send", killed)
+        with pytest.raises(Killed):
+            site.evacuate("west/sessions")
+    again = site.evacuate("west/sessions")
+    assert again.exit_code == 0, again.stdout + again.stderr
+    assert (site.names("sessions", "east"), site.states("sessions", "east")) == (["a active"], {"s": b"state"})
