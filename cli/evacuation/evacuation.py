@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.placement import PlacementDelivery
-from cli.evacuation.receivers import DeferredSource, TargetReceivers
+from cli.evacuation.receivers import DeferredReceiver, MovingReceiver, TargetReceivers
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuation.sessions import Sessions
 from cli.evacuation.survey import Share, Survey, already_scheduled, survey
@@ -25,9 +25,8 @@ from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene
-from shared.resend.receiver import Receiver
 from shared.resend.run import Result, Run
-from shared.resend.source import OpenSource, Source
+from shared.resend.source import OpenSource
 from shared.tasks.files import Configuration
 
 
@@ -144,34 +143,21 @@ class Evacuation:
         place = source.dead_letters() if share is Share.DEAD else source
         ledger, scene = self.ledgers[place], Scene(place, self._configuration, self._settings)
         ledger.share = share
-        sessions = self._sessions
         async with contextlib.AsyncExitStack() as stack:
             delivery: MoveDelivery
-            open_source: OpenSource = partial(Receiver, place, self._settings)
-            by_session = self._pair.requires_session
+            open_source: OpenSource
             if share is Share.SCHEDULED:
-                scheduling = await stack.enter_async_context(
-                    ScheduleDelivery(self._pair, scene, ledger, outputs).opened()
-                )
-                delivery, by_session = scheduling, False
+                scheduling = ScheduleDelivery(self._pair, scene, ledger, outputs)
+                delivery = await stack.enter_async_context(scheduling.opened())
                 open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
-            elif share is Share.ACTIVE:
-                delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
-                if by_session:
-                    open_source = partial(sessions.opened, make=lambda receiver: receiver)
             else:
-                delivery = PlacementDelivery(
-                    self._pair,
-                    share,
-                    scene,
-                    ledger,
-                    outputs=outputs,
-                    targets=self._targets,
-                    patience=self._options.patience,
-                )
-                if share is Share.DEFERRED:
-                    open_deferred = sessions.opened if by_session else self._opened_whole
-                    open_source = partial(open_deferred, make=lambda receiver: DeferredSource(receiver, wanted))
+                kind = partial(DeferredReceiver, wanted=wanted) if share is Share.DEFERRED else MovingReceiver
+                open_source = partial(self._sessions.opened, partial(kind, place, self._settings, self._targets))
+                if share is Share.ACTIVE:
+                    delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
+                else:
+                    placing = partial(PlacementDelivery, targets=self._targets, patience=self._options.patience)
+                    delivery = placing(self._pair, share, scene, ledger, outputs)
             advance = stack.enter_context(progress(f"{share} moved", len(wanted)))
             self._run = Run(
                 open_source,
@@ -179,18 +165,13 @@ class Evacuation:
                 wanted,
                 self._options,
                 advance,
-                by_session=by_session and not place.is_dead_letter_queue,
+                by_session=self._pair.requires_session and share in (Share.ACTIVE, Share.DEFERRED),
                 look=partial(keys_in, place, self._settings),
             )
             self.result.add(share, await self._run.run())
             self._run = None
             # The session at the target is free for its applications.
             await self._targets.close()
-
-    @contextlib.asynccontextmanager
-    async def _opened_whole(self, session_id: str | None, make: Callable[[Receiver], Source]) -> AsyncIterator[Source]:
-        async with Receiver(self._pair.source, self._settings, session_id) as receiver:
-            yield make(receiver)
 
     async def _settle_scheduled(self, found: Survey, outputs: Mapping[str, Output]) -> None:
         """Find out about scheduled messages of an interrupted run that are not scheduled at the source any more."""

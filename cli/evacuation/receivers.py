@@ -1,8 +1,7 @@
 """
 The receivers of an evacuation.
 
-Those of the target set messages aside there, and hold sessions while they are moved. That of deferred messages asks the
-source for them by their sequence numbers: no other receiver gets them.
+Those of the target set messages aside there, and hold sessions while they are moved.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 from shared.clock import Clock
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import TargetUnavailable
+from shared.resend.letters import number_in
 from shared.resend.peek import by_partition, partition_of
 from shared.resend.places import Place
 from shared.resend.receiver import Receiver, by_halves, unavailable
@@ -68,20 +68,41 @@ class TargetReceivers:
             await receiver.__aexit__(None, None, None)
 
 
+class MovingReceiver(Receiver):
+    """Receives from the source, and keeps the session that is moved locked at the target too."""
+
+    def __init__(
+        self, place: Place, settings: Mapping[str, str], targets: TargetReceivers, session_id: str | None
+    ) -> None:
+        """Receive from *place*, or one of its sessions, which *targets* have locked."""
+        super().__init__(place, settings, session_id)
+        self._targets = targets
+
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+        """Renew the locks that end soon at both ends; return the messages whose lock was lost."""
+        await self._targets.keep()
+        return await super().renew(messages)
+
+
 _AT_ONCE = 50
 _LOST = (MessageLockLostError, SessionLockLostError)
 
 
-class DeferredSource:
-    """Receives deferred messages of an entity or a session; it is a `Source`."""
+class DeferredReceiver(MovingReceiver):
+    """Receives deferred messages by their sequence numbers: no other receiver gets them."""
 
-    removes = True
-
-    def __init__(self, receiver: Receiver, wanted: Mapping[str, str | None]) -> None:
-        """Receive the messages *wanted*, the session of each by its key, over the connection of *receiver*."""
-        self._receiver = receiver
-        session_id = receiver.session_id
-        self._numbers = [_number(key) for key, each in wanted.items() if session_id is None or each == session_id]
+    def __init__(
+        self,
+        place: Place,
+        settings: Mapping[str, str],
+        targets: TargetReceivers,
+        session_id: str | None,
+        *,
+        wanted: Mapping[str, str | None],
+    ) -> None:
+        """Receive the messages *wanted*, the session of each by its key."""
+        super().__init__(place, settings, targets, session_id)
+        self._numbers = [number_in(key) for key, each in wanted.items() if session_id is None or each == session_id]
         self._again: list[int] = []
         self._ids = count(1)
 
@@ -104,42 +125,33 @@ class DeferredSource:
         return found
 
     async def _lock(self, found: list[LockedMessage], numbers: Sequence[int]) -> None:
-        session_id = self._receiver.session_id
-        with unavailable(self._receiver.place, MessageNotFoundError):
-            answer = await self._receiver.management.receive_deferred(numbers, session_id, TIMEOUT_SECONDS)
-        found += [self._receiver.held(Delivery(next(self._ids), token, content)) for token, content in answer]
+        with unavailable(self.place, MessageNotFoundError):
+            answer = await self.management.receive_deferred(numbers, self.session_id, TIMEOUT_SECONDS)
+        found += [self.held(Delivery(next(self._ids), token, content)) for token, content in answer]
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
         lost: list[LockedMessage] = []
-        for some in by_partition(messages, lambda message: _number(message.key or "")):
+        for some in by_partition(messages, lambda message: number_in(message.key or "")):
             lost += await by_halves(some, self._complete, *_LOST)
-        self._again += [_number(message.key or "") for message in lost]
+        self._again += [number_in(message.key or "") for message in lost]
         return lost
 
     async def _complete(self, messages: Sequence[LockedMessage]) -> None:
         tokens = [message.delivery.tag for message in messages]
-        with unavailable(self._receiver.place, *_LOST):
-            await self._receiver.management.complete(tokens, self._receiver.session_id, TIMEOUT_SECONDS)
+        with unavailable(self.place, *_LOST):
+            await self.management.complete(tokens, self.session_id, TIMEOUT_SECONDS)
 
     async def give_back(self, messages: Iterable[LockedMessage]) -> None:
         """Leave the locks to end: the messages stay deferred."""
 
     async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Renew the locks that end soon; return the messages whose lock was lost."""
-        lost = await self._receiver.renew(messages)
-        self._again += [_number(message.key or "") for message in lost]
+        lost = await super().renew(messages)
+        self._again += [number_in(message.key or "") for message in lost]
         return lost
-
-    def may_send(self, message: LockedMessage) -> bool:
-        """Return whether the lock lasts long enough."""
-        return self._receiver.may_send(message)
 
 
 def _of_one_partition(numbers: Sequence[int]) -> list[int]:
     """Return the first of *numbers*: one request takes those of one partition only (azure-service-bus 287)."""
     return [*takewhile(lambda number: partition_of(number) == partition_of(numbers[0]), numbers)]
-
-
-def _number(key: str) -> int:
-    return int(key.partition("/")[0])

@@ -240,7 +240,7 @@ async def write_verdicts(
         entries = {
             key: entry
             for key, entry in ledger.entries.items()
-            if entry.share != STATE and (entry.run > ledger.finished or key in of_place)
+            if not key.startswith(STATE) and (entry.run > ledger.finished or key in of_place)
         }
         for key in [*entries, *(each for each in of_place if each not in entries)]:
             line = _line(key, entries.get(key), of_place.get(key))

@@ -1,18 +1,17 @@
 """Sessions: while one is moved it is locked at both ends, and its state is there before its messages."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from cli.evacuation.pairs import Pair
 from cli.evacuation.receivers import TIMEOUT_SECONDS, TargetReceivers
 from shared.ends.service_bus.clients import service_bus_client
 from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.resend.receiver import Receiver, unavailable
-from shared.resend.source import LockedMessage, SessionUnavailable, Source
+from shared.resend.source import SessionUnavailable
 
-STATE = "session state"
-"""What the ledger calls the state of a session."""
-_PREFIX = "state/"
+STATE = "state/"
+"""What keys of states of sessions begin with."""
 
 
 class Sessions:
@@ -28,12 +27,13 @@ class Sessions:
         self._targets = targets
 
     @contextlib.asynccontextmanager
-    async def opened(self, session_id: str | None, make: Callable[[Receiver], Source]) -> AsyncIterator[Source]:
-        """Lock a session at both ends, copy its state, and give what *make* makes of it."""
-        async with Receiver(self._pair.source, self._settings, session_id) as receiver:
-            await self._targets.of(session_id)
-            await self._copy_state(receiver, session_id or "")
-            yield _SessionSource(make(receiver), self._targets)
+    async def opened(self, make: Callable[[str | None], Receiver], session_id: str | None) -> AsyncIterator[Receiver]:
+        """Open the receiver that *make* returns; a session is locked at both ends, and has its state at the target."""
+        async with make(session_id) as receiver:
+            if session_id is not None:
+                await self._targets.of(session_id)
+                await self._copy_state(receiver, session_id)
+            yield receiver
 
     async def ids(self) -> list[str]:
         """Return the sessions of the source that have active messages or a state."""
@@ -58,7 +58,7 @@ class Sessions:
         with unavailable(receiver.place):
             if await receiver.management.session_state(session_id, TIMEOUT_SECONDS) is None:
                 return False
-        if self._ledger.state(_PREFIX + session_id) != SENT:
+        if self._ledger.state(STATE + session_id) != SENT:
             await self._targets.of(session_id)
             await self._copy_state(receiver, session_id)
         with unavailable(receiver.place):
@@ -68,7 +68,7 @@ class Sessions:
 
     async def _copy_state(self, source: Receiver, session_id: str) -> None:
         """Set the state at the target; raises SessionUnavailable if it has another one there."""
-        if self._ledger.state(_PREFIX + session_id) == SENT:
+        if self._ledger.state(STATE + session_id) == SENT:
             return  # the applications of the target may have changed it since
         target = await self._targets.of(session_id)
         with unavailable(source.place):
@@ -85,32 +85,5 @@ class Sessions:
         await self._note(SENT, session_id)
 
     async def _note(self, state: str, session_id: str) -> None:
-        before, self._ledger.share = self._ledger.share, STATE
-        await self._ledger.note(state, [_PREFIX + session_id], str(self._pair.destination))
-        self._ledger.share = before
-
-
-class _SessionSource:
-    """A source that also keeps the session locked at the target."""
-
-    removes = True
-
-    def __init__(self, source: Source, targets: TargetReceivers) -> None:
-        self._source = source
-        self._targets = targets
-
-    async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:
-        return await self._source.receive(count, seconds)
-
-    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
-        return await self._source.complete(messages)
-
-    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
-        await self._source.give_back(messages)
-
-    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
-        await self._targets.keep()
-        return await self._source.renew(messages)
-
-    def may_send(self, message: LockedMessage) -> bool:
-        return self._source.may_send(message)
+        # Not as sent to the target: no copy of it is among the messages there.
+        await self._ledger.note(state, [STATE + session_id], f"{self._pair.target}: states")

@@ -158,7 +158,7 @@ class ResendProcess(OperatorProcess):
             return
         targets = TargetReceivers(target, scene.settings, self.clock)
         try:
-            yield PlacementDelivery(pair, share, scene, ledger, outputs=outputs, targets=targets, patience=patience)
+            yield PlacementDelivery(pair, share, scene, ledger, outputs, targets=targets, patience=patience)
         finally:
             await targets.close()
 
