@@ -25,7 +25,7 @@ from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene
-from shared.resend.run import Result, Run
+from shared.resend.run import NOT_REACHED, Result, Run
 from shared.resend.source import OpenSource
 from shared.tasks.files import Configuration
 
@@ -118,8 +118,10 @@ class Evacuation:
                 else:
                     await self._finish(found)
                     return result
-            for key in (await survey(self._pair, self._settings, result.left)).due:
-                result.left[Share.SCHEDULED, key] = "not reached: the run ended before it"
+            rest = await survey(self._pair, self._settings, result.left)
+            not_reached = [(share, key) for share, wanted in rest.shares.items() for key in wanted]
+            not_reached += [(Share.SCHEDULED, key) for key in rest.due]
+            result.left |= rest.left | dict.fromkeys(not_reached, NOT_REACHED)
         except BuswayError as error:
             result.error = result.error or error
         return result

@@ -48,6 +48,11 @@ class Gate:
         self._client = client
         self._file = folder / topic.site / f"{quote(topic.entity.lower(), safe='')}.rules.json"
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether a run has closed it, and no run has restored the rules since."""
+        return self._file.exists()
+
     def close(self) -> None:
         """Let each subscription get only its own copies; raises BuswayError, and then nothing was moved."""
         with translating(str(self._topic)):
@@ -68,7 +73,7 @@ class Gate:
 
     def open(self) -> None:
         """Restore the rules, also those of a run that was killed."""
-        if not self._file.exists():
+        if not self.is_closed:
             return
         kept: dict[str, dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
         with translating(str(self._topic)):
@@ -97,7 +102,7 @@ class Gate:
 
     def _keep(self, original: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         """Write the original rules to disk, unless an earlier run has them."""
-        if self._file.exists():
+        if self.is_closed:
             return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(self._file) as file:

@@ -7,7 +7,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -99,7 +98,8 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
             # Without anything to move, no rule is touched.
             found = {pair.source: await survey(pair, os.environ) for pair in some if topic is not None}
             is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
-            async with _gate(topic, configuration, closes=not is_idle) as gate:
+            arrived: list[bool] = []
+            async with _gate(topic, configuration, arrived, closes=not is_idle):
                 for pair in some:
                     if is_idle:
                         left = found[pair.source].left
@@ -114,12 +114,12 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
                     lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
-                    was_sure, gate.is_sure = gate.is_sure, False
+                    arrived.append(False)
                     with lifted, stopped_by_signals(evacuation.stop):
                         async with evacuation.opened():
                             result = await evacuation.run(outputs)
                             results.append(result.is_complete and not pair.unseen)
-                            gate.is_sure = await _report(pair, evacuation, result) and was_sure
+                            arrived[-1] = await _report(pair, evacuation, result)
                     if result.is_stopped:
                         return False
     return all(results)
@@ -150,28 +150,24 @@ def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[
     yield from groups.items()
 
 
-@dataclass
-class _Copies:
-    """What is known of the copies that were sent to a topic."""
-
-    is_sure: bool = True
-    """Whether all of them are in their subscriptions."""
-
-
 @contextlib.asynccontextmanager
-async def _gate(topic: Destination | None, configuration: Configuration, *, closes: bool) -> AsyncIterator[_Copies]:
-    copies = _Copies()
+async def _gate(
+    topic: Destination | None, configuration: Configuration, arrived: Sequence[bool], *, closes: bool
+) -> AsyncIterator[None]:
+    """Close the gate of a *topic*; restore its rules at the end, when all copies have surely *arrived*."""
     if topic is None:
-        yield copies
+        yield
         return
     with open_client(topic.alias, configuration.connections[topic.alias]) as client:
         gate = Gate(topic, client, FOLDER)
+        # What an interrupted run has sent may not be distributed yet, also to subscriptions that this run leaves out.
+        was_interrupted = gate.is_closed
         try:
             if closes:
                 gate.close()
-            yield copies
+            yield
         finally:
-            if not copies.is_sure:
+            if was_interrupted or not all(arrived):
                 seconds = DISTRIBUTION_SECONDS
                 typer.echo(f"{topic}: waits {seconds:.0f} s for its subscriptions, before their rules are restored")
                 await asyncio.sleep(seconds)

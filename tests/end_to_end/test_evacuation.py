@@ -17,6 +17,7 @@ from busway_broker.core.content import read_content
 from busway_broker.core.message import State
 from busway_broker.core.namespace import Namespace
 from cli.evacuation import receivers, report
+from cli.evacuation.gate import Gate
 from cli.evacuation.pairs import pairs_of
 from cli.evacuation.pauses import Pause
 from cli.evacuation.schedule import ScheduledSource
@@ -308,6 +309,30 @@ def test_rules_are_restored_only_when_the_topic_has_distributed_the_copies(
         assert site.names("news/Subscriptions/b", "east") == ["n-1 active", "n-2 active"]
 
 
+def test_rules_of_a_killed_run_are_restored_only_when_the_topic_has_distributed_its_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run has nothing to move. By the original rules, the copy would reach no subscription."""
+    sites = [replace(site, copy_delay=timedelta(seconds=5)) for site in namespaces(ENTITIES)]
+    with EvacuationSite(tmp_path, sites) as site:
+        with site.client("west").get_topic_sender("news") as sender:
+            sender.send_messages(ServiceBusMessage("a", message_id="a"))
+        until(lambda: len(site.names("news/Subscriptions/app", "west")) == 1)
+        site.take("west/news/Subscriptions/b", 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(report, "DISTRIBUTION_SECONDS", 0.0)
+            patch.setattr(Gate, "open", killed)
+            with pytest.raises(Killed):
+                site.evacuate("west/news")
+        assert site.names("news/Subscriptions/app", "west") == site.names("news/Subscriptions/app", "east") == []
+        monkeypatch.setattr(report, "DISTRIBUTION_SECONDS", 7.0)
+        done = site.evacuate("west/news")
+        assert (done.exit_code, "waits 7 s for its subscriptions" in done.stdout) == (0, True), done.stdout
+        assert site.names("news/Subscriptions/app", "east") == ["a active"]
+        assert site.names("news/Subscriptions/b", "east") == []
+        assert not [*(site.folder / "build/evacuation").rglob("*.rules.json")]
+
+
 def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,6 +344,7 @@ def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_me
         taken = receiver.receive_messages(10, max_wait_time=1)
     assert done.exit_code == 1
     assert "another receiver took it" in done.stderr
+    assert "12 left: not reached: the run ended before it" in done.stdout
     assert len(taken) <= 1
     assert len(site.dead()) == 3
 
