@@ -67,15 +67,15 @@ def repair(
     from cli.letters.ledger_file import LedgerFile
     from cli.letters.report import print_end
     from cli.output import print_only_shown
-    from cli.repair.copies import place_of
     from cli.repair.manifest import ledger_of, read
     from cli.repair.repair import GOOD, Repair, Report, State, ledger_in
     from shared.printable import printable
+    from shared.resend.places import entity_named
     from shared.tasks.files import load
 
     messages, more = read(manifest)
     configuration = load(folder)
-    places = [place_of(text, configuration) for text in copies or []]
+    places = [entity_named(text, configuration, "--copies") for text in copies or []]
     file = LedgerFile(ledger or ledger_of(manifest))
     counts: Counter[State] = Counter()
 

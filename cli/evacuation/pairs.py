@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -19,7 +19,7 @@ from cli.silence import waits_for
 from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import queue_or_topic, translating
 from shared.errors import ConfigError, Problem
-from shared.resend.places import Destination, Place, check_end, place_at
+from shared.resend.places import Destination, Place, check_end, namespaces, place_at
 from shared.tasks.files import Configuration
 
 SUBSCRIPTIONS = "/Subscriptions/"
@@ -222,13 +222,7 @@ def _split(path: str) -> tuple[str, bool, str]:
 
 
 def _check(text: str, alias: str, configuration: Configuration) -> None:
-    connection = configuration.connections.get(alias)
-    if connection is None or not connection.end.has_dead_letters or connection.setting is None:
-        known: Sequence[str] = [
-            name
-            for name, connection in configuration.connections.items()
-            if connection.end.has_dead_letters and connection.setting is not None
-        ]
-        expected = ", ".join(f"{each} or {each}/ENTITY" for each in known)
+    if alias not in namespaces(configuration):
+        expected = ", ".join(f"{each} or {each}/ENTITY" for each in namespaces(configuration))
         hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"
         raise ConfigError([Problem(text, "is not a namespace of Service Bus", hint)])

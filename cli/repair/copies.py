@@ -10,7 +10,7 @@ from cli.repair.manifest import Missing
 from shared.amqp import map_section, sections
 from shared.amqp.values import Malformed, Value, long, string, symbol, timestamp
 from shared.assembly.journals import actions_of
-from shared.errors import ConfigError, Problem, TargetUnavailable
+from shared.errors import TargetUnavailable
 from shared.journal.imprints import Imprinter
 from shared.line.rejection import share_for
 from shared.message.arrival import Origin
@@ -98,17 +98,6 @@ def dead_letters_of(task: TaskFile, configuration: Configuration) -> list[Place]
     source = task.source
     is_elsewhere = source.hub is not None or source.dead_letter
     return [] if is_elsewhere else [place_at(source.connection, source.entity, configuration).dead_letters()]
-
-
-def place_of(text: str, configuration: Configuration) -> Place:
-    """Return the entity that `--copies` names; raises ConfigError."""
-    alias, _, entity = text.partition("/")
-    connection = configuration.connections.get(alias)
-    if connection is None or not entity or not connection.end.has_dead_letters:
-        known = (name for name, connection in configuration.connections.items() if connection.end.has_dead_letters)
-        expected = ", ".join(f"{each}/ENTITY" for each in known)
-        raise ConfigError([Problem(f"--copies {text}", "is not a queue or subscription", f"expected {expected}")])
-    return place_at(alias, entity, configuration)
 
 
 async def event(

@@ -58,6 +58,17 @@ class Report(NamedTuple):
     text: str
 
 
+class Case(NamedTuple):
+    """A missing message, a copy of it, and where the copy is to go."""
+
+    missing: Missing
+    copy: Copy
+    there: Sequence[str]
+    """The target queues that have the message."""
+    only_for: Sequence[str]
+    """The targets that lack it, none for all."""
+
+
 class Repair(PipelineDelivery):
     """Finds copies and sends them one by one, so that there is a report for each message."""
 
@@ -85,11 +96,8 @@ class Repair(PipelineDelivery):
         self._report = report
         self._sends_expired = sends_expired
         self._consumer_group = consumer_group
-        self._found: dict[str, tuple[Missing, Copy]] = {}
-        self._only_for: Sequence[str] = ()
-        self._there: Sequence[str] = ()
-        """The target queues that have the message in hand."""
-        self._in_hand = ""
+        self._case: Case
+        """The one in hand: they come one at a time."""
         self._failures: Counter[str] = Counter()
         self._contents_by_place: dict[tuple[str, Place], Contents] = {}
 
@@ -120,20 +128,18 @@ class Repair(PipelineDelivery):
             if isinstance(found, Report):
                 self._report(found)
                 continue
-            self._found = {missing.key: (missing, found)}
-            task = self.tasks[missing.task]
-            content = as_it_entered(found, missing, task, self._only_for, self.ledger.clock.now())
-            yield [(missing.key, Letter(content, found.place))]
+            self._case, task = found, self.tasks[missing.task]
+            content = as_it_entered(found.copy, missing, task, found.only_for, self.ledger.clock.now())
+            yield [(missing.key, Letter(content, found.copy.place))]
 
     async def _show(self, manifest: Iterable[Missing]) -> None:
         """Report where the copies are, and send none."""
-        async for ((key, _),) in self._copies(manifest):
-            missing, copy = self._found[key]
-            self._report(Report(missing, State.FOUND, f"in {_name(copy)}"))
+        async for _ in self._copies(manifest):
+            self._report(Report(self._case.missing, State.FOUND, f"in {_name(self._case.copy)}"))
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a copy for the pipeline of its task, or that the task has failed too often."""
-        missing, _ = self._found[key]
+        missing = self._case.missing
         if self._failures[missing.task] < _FAILURES_IN_A_ROW:
             return self.for_task(missing.task, key, letter.content, letter.origin.partition)
         text = f"not tried: the last {_FAILURES_IN_A_ROW} messages of its task could not be sent"
@@ -143,8 +149,8 @@ class Repair(PipelineDelivery):
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send one message and report the result; an error concerns only this one, and the messages of its task."""
         (message,) = messages
-        missing, copy = self._found[message.key]
-        self._in_hand, before, repeated = message.key, self.outcomes.copy(), self.repeated
+        missing, copy, there, only_for = self._case
+        before, repeated = self.outcomes.copy(), self.repeated
         # A copy of what only a tap has seen keeps the number of its own entity, which another message may have too.
         self.forget(missing.task)
         attempt = await super().send(messages)
@@ -158,38 +164,51 @@ class Repair(PipelineDelivery):
             return Attempt(rejected={message.key: text})
         self._failures[missing.task] = 0
         outcomes = self.outcomes - before
-        if self._only_for and Outcome.SENT in outcomes:
+        if only_for and Outcome.SENT in outcomes:
             del outcomes[Outcome.FILTERED]  # what the other targets have
         withheld = [outcome for outcome in outcomes if outcome is not Outcome.SENT]
         if withheld:
             text = f"the task withheld it ({withheld[0]}); the journal has the reason"
             self._report(Report(missing, State.WITHHELD, text))
             return attempt
-        if self._there and not self._only_for:
-            self._report(self._as_it_is_there(missing))
+        if there and not only_for:
+            self._report(_as_it_is_there(missing, there))
             return attempt
-        where = f" to {', '.join(self._only_for)} only" if self._only_for else ""
+        where = f" to {', '.join(only_for)} only" if only_for else ""
         text = f"the copy in {_name(copy)}{where}" + (_AGAIN if is_doubtful else "")
         self._report(Report(missing, State.SENT, text))
         return attempt
 
     def ledger_key(self, arrival: Arrival) -> str:  # noqa: ARG002 - only one is in hand, which may have no number
         """Return the key of the message in hand."""
-        return self._in_hand
+        return self._case.missing.key
 
     def has_arrived(self, alias: str, entity: str, message: Outgoing) -> bool:  # noqa: ARG002 - only one is in hand
         """Return whether a target has the message in hand."""
-        missing, _ = self._found[self._in_hand]
-        return f"{self._configuration.site(alias)}/{entity}" in {*self._there, *missing.arrived}
+        case = self._case
+        return f"{self._configuration.site(alias)}/{entity}" in {*case.there, *case.missing.arrived}
 
-    async def _look_for(self, missing: Missing) -> Copy | Report:
-        """Return a copy to send, or a report why there is nothing to send."""
-        skipped = self._reason_to_skip(missing) or await self._already_there(missing)
+    async def _look_for(self, missing: Missing) -> Case | Report:
+        """Return what is to be sent, or a report why there is nothing to send."""
+        skipped = self._reason_to_skip(missing)
         if skipped is not None:
             return skipped
         task = self.tasks[missing.task]
+        there = await self._at_targets(task, missing)
+        lacking = self._lacking(task, missing, there)
+        is_there = bool(there) and not lacking
+        # What an interrupted repair has sent gets its records, as if it was sent now, if there is a copy.
+        if is_there and self.ledger.state(missing.key) not in OPEN:
+            return _as_it_is_there(missing, there)
+        stays = None if is_there else await self._reason_to_leave(task, missing, lacking)
+        if stays is not None:
+            return stays
         copy = await self._copy(task, missing)
-        return copy or Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
+        if copy is not None:
+            return Case(missing, copy, there, lacking)
+        if is_there:
+            return _as_it_is_there(missing, there)
+        return Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
 
     def _reason_to_skip(self, missing: Missing) -> Report | None:
         """Return the reason why this repair must not send a message, or None."""
@@ -206,15 +225,8 @@ class Repair(PipelineDelivery):
             return Report(missing, State.LEFT, text)
         return None
 
-    async def _already_there(self, missing: Missing) -> Report | None:
-        """Return a report if a message is still in its source or already in its target, or None."""
-        task = self.tasks[missing.task]
-        self._there = there = await self._at_targets(task, missing)
-        self._only_for = lacking = self._lacking(task, missing, there)
-        if there and not lacking:
-            # What an interrupted repair has sent gets its records, as if it was sent now, if there is a copy.
-            is_open = self.ledger.state(missing.key) in OPEN
-            return None if is_open and await self._copy(task, missing) else self._as_it_is_there(missing)
+    async def _reason_to_leave(self, task: TaskFile, missing: Missing, lacking: Sequence[str]) -> Report | None:
+        """Return a report if parts of a message arrived, or if it is still in its source, or None."""
         if missing.copies and not lacking:
             return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         source = task.source
@@ -225,9 +237,6 @@ class Repair(PipelineDelivery):
             if waiting is not None:
                 return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
         return None
-
-    def _as_it_is_there(self, missing: Missing) -> Report:
-        return Report(missing, State.THERE, f"is in {' and '.join(self._there)}")
 
     async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
         if task.source.hub is not None:
@@ -283,6 +292,10 @@ class Repair(PipelineDelivery):
 def ledger_in(file: LedgerFile, *, is_sending: bool) -> Ledger:
     """Return the ledger of repairs in *file*; only to be read, unless the repair is to *apply*."""
     return Ledger(file if is_sending else file.copy(), "repair")
+
+
+def _as_it_is_there(missing: Missing, there: Sequence[str]) -> Report:
+    return Report(missing, State.THERE, f"is in {' and '.join(there)}")
 
 
 def _name(copy: Copy) -> str:

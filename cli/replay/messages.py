@@ -9,7 +9,7 @@ from typing import Any
 from cli.hub_reader import BEFORE_START, ends_of, events, hub_of
 from cli.journal import hours_between, journal_files
 from cli.letters.selection import filter_of
-from cli.repair.copies import Contents, as_it_entered, dead_letters_of, place_of
+from cli.repair.copies import Contents, as_it_entered, dead_letters_of
 from cli.repair.manifest import Missing
 from cli.replay.plan import Plan
 from shared.clock import Clock, SystemClock
@@ -21,7 +21,7 @@ from shared.message.heartbeat import heartbeat_in
 from shared.message.waiting import PartitionEnd
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import key_of
-from shared.resend.places import Place, place_at
+from shared.resend.places import Place, entity_named, place_at
 from shared.resend.selection import Selection
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
@@ -165,7 +165,7 @@ class Messages:
     def _places(self) -> list[Place]:
         """Return the entities with copies: those of `--copies`, or of the task's taps that do not drain them."""
         if self._plan.copies:
-            return [place_of(copy, self._configuration) for copy in self._plan.copies]
+            return [entity_named(copy, self._configuration, "--copies") for copy in self._plan.copies]
         taps = [tap for tap in self._configuration.taps if tap.tap.of == self._task.task and tap.tap.side == "source"]
         tapped = [place_at(tap.source.connection, tap.source.entity, self._configuration) for tap in taps]
         return [*tapped, *dead_letters_of(self._task, self._configuration)]

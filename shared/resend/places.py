@@ -133,23 +133,18 @@ def queues(configuration: Configuration) -> list[Place]:
         if task.source.hub is None and configuration.connections[task.source.connection].end.has_dead_letters:
             texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
         for target in task.targets():
-            connection = configuration.connections[target.connection]
-            if target.queue is not None and connection.setting is not None and connection.end.has_dead_letters:
+            if target.queue is not None and target.connection in namespaces(configuration):
                 texts[f"{target.connection}/{target.queue}"] = None
     return [entity_named(text, configuration) for text in texts]
 
 
 def rejects_queues(configuration: Configuration) -> list[Place]:
     """Return the queues that tasks send their rejected messages to."""
-    texts: dict[str, None] = {}
-    for task in configuration.tasks:
-        rejects = task.rejects
-        if rejects is None or rejects.queue is None:
-            continue
-        connection = configuration.connections[rejects.connection]
-        if connection.setting is not None and connection.end.has_dead_letters:
-            texts[f"{rejects.connection}/{rejects.queue}"] = None
-    return [rejects_of(text, configuration) for text in texts]
+    found = [task.rejects for task in configuration.tasks if task.rejects is not None]
+    known = [each for each in found if each.queue is not None and each.connection in namespaces(configuration)]
+    return [
+        rejects_of(text, configuration) for text in dict.fromkeys(f"{each.connection}/{each.queue}" for each in known)
+    ]
 
 
 def task_named(name: str, configuration: Configuration) -> TaskFile | None:
@@ -157,20 +152,21 @@ def task_named(name: str, configuration: Configuration) -> TaskFile | None:
     return next((task for task in configuration.tasks if task.task.lower() == name.lower()), None)
 
 
-def entity_named(text: str, configuration: Configuration) -> Place:
-    """Return the queue or subscription that *text* names as CONNECTION/ENTITY; raises ConfigError."""
+def namespaces(configuration: Configuration) -> list[str]:
+    """Return the connections to Service Bus that messages can be received from: those with a setting."""
+    return [alias for alias, each in configuration.connections.items() if each.end.has_dead_letters and each.setting]
+
+
+def entity_named(text: str, configuration: Configuration, option: str = "") -> Place:
+    """Return the queue or subscription that *text*, CONNECTION/ENTITY of an *option*, names; raises ConfigError."""
     alias, _, entity = text.partition("/")
-    connection = configuration.connections.get(alias)
     check_end(text)
-    if connection is None or not connection.end.has_dead_letters or connection.setting is None or not entity:
-        known = [
-            f"{name}/ENTITY"
-            for name, connection in configuration.connections.items()
-            if connection.end.has_dead_letters and connection.setting is not None
-        ]
-        tasks = [task.task for task in configuration.tasks]
-        expected = ", ".join([*known, *tasks]) or "a connection of kind service-bus in connections.yaml"
-        raise ConfigError([Problem(text, "is not a queue or subscription, or a task", f"expected {expected}")])
+    if alias not in namespaces(configuration) or not entity:
+        tasks = [] if option else [task.task for task in configuration.tasks]
+        names = [f"{each}/ENTITY" for each in namespaces(configuration)] + tasks
+        expected = ", ".join(names) or "a connection of kind service-bus in connections.yaml"
+        found = "is not a queue or subscription" + ("" if option else ", or a task")
+        raise ConfigError([Problem(f"{option} {text}".strip(), found, f"expected {expected}")])
     return place_at(alias, entity, configuration)
 
 
@@ -196,10 +192,10 @@ def destination_named(text: str, configuration: Configuration) -> Destination:
 
 def place_of(destination: Destination, configuration: Configuration) -> Place | None:
     """Return a queue or topic that takes requests of a sender, None if a destination is something else."""
-    connection = configuration.connections[destination.alias]
-    if not connection.end.has_dead_letters or connection.setting is None:
+    if destination.alias not in namespaces(configuration):
         return None
-    return Place(destination.alias, destination.site, connection.setting, destination.entity)
+    setting = configuration.connections[destination.alias].key
+    return Place(destination.alias, destination.site, setting, destination.entity)
 
 
 def destination_of(text: str, configuration: Configuration) -> Destination:
