@@ -181,12 +181,12 @@ def resend(
     import os
     from datetime import UTC, datetime
 
-    from cli.letters.edits import edits_of, window_by_administration
+    from cli.letters.edits import edits_of
     from cli.letters.resend import resend as resend_letters
     from cli.letters.selection import selection
     from shared.resend.options import Options
     from shared.resend.places import Scene
-    from shared.resend.routing import guarded, routing_of
+    from shared.resend.routing import duplicate_windows, guarded, routing_of
     from shared.tasks.files import load
 
     chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
@@ -195,7 +195,8 @@ def resend(
     place = _place(context, entity, configuration)
     routing = routing_of(place, configuration, to, "use --to")
     if new_ids is None:
-        routing = guarded(routing, window_by_administration(configuration), datetime.now(UTC))
+        hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
+        routing = guarded(routing, duplicate_windows(configuration, os.environ, hint), datetime.now(UTC))
     edits = edits_of(set_ or [], remove or [], editors, configuration, os.environ, new_ids=bool(new_ids))
     resending = resend_letters(
         Scene(place, configuration, os.environ),

@@ -17,7 +17,6 @@ from cli.silence import waits_for
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.journal.hops import hops
 from shared.journal.search import search
-from shared.message.message import Message
 from shared.printable import printable
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
@@ -70,7 +69,7 @@ def _lines(letter: Letter, place: Place, age: float | None, *, with_body: bool) 
             "" if letter.task is None else f", rejected by task {printable(letter.task)}"
         )
     try:
-        shown = view(letter.unwrapped() if letter.is_wrapped else _of(letter))
+        shown = view(letter.readable())
     except MessageRejected as error:
         yield f"  {len(letter.content)} bytes that cannot be read: {printable(error.description)}"
         return
@@ -83,9 +82,3 @@ def _lines(letter: Letter, place: Place, age: float | None, *, with_body: bool) 
         yield from (f"    {line}" for line in body.split("\n"))
     else:
         yield "  body: not shown"
-
-
-def _of(letter: Letter) -> Message:
-    if letter.message is None:
-        raise MessageRejected("MalformedMessage", "its sections are not AMQP")
-    return letter.message

@@ -1,6 +1,7 @@
 """The removal of messages: received and completed, or in batches that the service deletes."""
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -50,8 +51,8 @@ async def drop(
         deleted = await _batches_deleted(place, datetime.now(UTC) - age)
         if deleted is not None:
             typer.echo(f"{deleted:>8,} dropped")
-            # What came after the start is not among these.
-            left = await inventory_of(place, os.environ, selection)
+            # What came after the start is not meant.
+            left = await inventory_of(place, os.environ, replace(selection, older_than=age))
             count = len(left.sessions) + left.unreachable.total()
             print_counts((count, "left: locked by a receiver, deferred or scheduled"))
             return not count

@@ -110,9 +110,9 @@ def lines(found: Groups) -> Iterator[str]:
     if contents:
         yield f"{'count':>8}  {'age':<15}  {'state':<9}  session"
         for content in contents[:_MOST_SHOWN]:
-            state, session = content.name
+            session = content.name.session
             shown = "-" if session is None else _cut(session, _LONGEST_NAME)
-            yield f"{content.count:>8,}  {_ages(content):<15}  {state:<9}  {shown}"
+            yield f"{content.count:>8,}  {_ages(content):<15}  {content.name.state:<9}  {shown}"
         more = contents[_MOST_SHOWN:]
         if more:
             yield f"{sum(group.count for group in more):>8,}  in {len(more):,} smaller sessions (--each lists them)"

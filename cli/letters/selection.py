@@ -1,13 +1,13 @@
 """Which messages a command works on, by its options."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from cli.durations import duration_of
 from shared.errors import ConfigError, Problem
 from shared.resend.selection import Selection
 from shared.rules.errors import RuleSyntaxError
-from shared.rules.rule import SqlFilter, parse_filter, unknown_system_properties
+from shared.rules.rule import Action, SqlFilter, parse_filter, unknown_system_properties
 
 
 def selection(
@@ -33,12 +33,17 @@ def selection(
 
 def filter_of(text: str) -> SqlFilter:
     """Return the compiled filter of `--where`; raises ConfigError."""
+    return parsed(parse_filter, text, "--where")
+
+
+def parsed[Parsed: (SqlFilter, Action)](parse: Callable[[str], Parsed], text: str, option: str) -> Parsed:
+    """Return what *parse* makes of the *text* of an option; raises ConfigError."""
     try:
-        parsed = parse_filter(text)
+        found = parse(text)
     except RuleSyntaxError as error:
-        raise ConfigError([Problem("--where", str(error))]) from error
-    unknown = unknown_system_properties(parsed)
+        raise ConfigError([Problem(option, str(error))]) from error
+    unknown = unknown_system_properties(found)
     if unknown:
         hint = "a property of the application is written without sys."
-        raise ConfigError([Problem("--where", f"unknown broker property sys.{unknown[0]}", hint)])
-    return parsed
+        raise ConfigError([Problem(option, f"unknown broker property sys.{unknown[0]}", hint)])
+    return found

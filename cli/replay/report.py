@@ -8,7 +8,6 @@ from pathlib import Path
 
 import typer
 
-from cli.letters.edits import window_by_administration
 from cli.letters.ledger_file import LedgerFile
 from cli.letters.report import print_unevaluated
 from cli.output import print_counts
@@ -24,6 +23,7 @@ from shared.protocols import Outcome
 from shared.resend.ledger import DONE, Ledger
 from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import Destination
+from shared.resend.routing import duplicate_windows
 from shared.resend.run import Run
 from shared.resend.source import CopySource
 from shared.tasks.files import Configuration
@@ -65,7 +65,7 @@ async def show(plan: Plan, task: TaskFile, configuration: Configuration, folder:
 
 async def _warnings(task: TaskFile, configuration: Configuration) -> list[str]:
     """Return what duplicate detection at the targets does to copies with the same id."""
-    window_of = window_by_administration(configuration)
+    window_of = duplicate_windows(configuration, os.environ, "")
     found = []
     for target in task.targets():
         place = Destination(target.connection, configuration.site(target.connection), target.entity)
@@ -92,7 +92,7 @@ async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folde
         options = OPTIONS._replace(rate=rate)
         make = partial(Run, lambda _: CopySource(messages.pages()), delivery, None, options)
         result = await run_to_end(make, "replayed", None)
-    plan.is_finished = result.error is None and not result.is_stopped
+    plan.is_finished = result.is_complete
     plan.write()
     typer.echo(f"replay {plan.name}")
     sent_before = result.sent_before + delivery.seen
@@ -104,6 +104,7 @@ async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folde
         *((count, str(outcome)) for outcome, count in new.most_common()),
         (sent_before, "not sent: an earlier run had sent them"),
         (delivery.again, "of them may arrive twice: they were sent before, and no answer came"),
+        (len(result.left) if result.error is None else 0, "left: the task gave no result for them"),
         (len(messages.not_found), f"without a copy (sequence number {numbers}): see --copies"),
     )
     is_all = _print_problems(messages)

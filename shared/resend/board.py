@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.message.view import body_lines, fields
-from shared.resend.groups import GroupName, Groups, group_of
+from shared.resend.groups import Groups, group_of
 from shared.resend.letters import Letter
 from shared.resend.model import (
     DeadEntity,
@@ -77,11 +77,10 @@ class Board:
 
     async def letters(self, entity: str, group: GroupChoice) -> LetterList:
         """Return the first messages of a group."""
-        name = name_of(group)
         found: list[LetterLine] = []
         async with contextlib.aclosing(peek(self.place(entity), self._settings, most=MOST_PEEKED)) as letters:
             async for letter, _ in letters:
-                if group_of(letter) == name:
+                if group_of(letter) == group:
                     found.append(_line(letter))
                 if len(found) > _MOST_LISTED:
                     break
@@ -111,17 +110,15 @@ class Board:
         except BuswayError as error:
             return DeadEntity(name, str(known.place), known.kind, None, unknown=_reason(error))
         shown = [
-            DeadGroup(GroupChoice(*reason.name), reason.count, reason.oldest, reason.newest, reason.example)
+            DeadGroup(reason.name, reason.count, reason.oldest, reason.newest, reason.example)
             for reason in groups.reasons()[:MOST_GROUPS]
         ]
         return DeadEntity(name, str(known.place), known.kind, groups.count, is_cut, shown)
 
     def _detail(self, entity: str, place: Place, letter: Letter) -> LetterDetail:
-        head = (entity, str(place), _line(letter), GroupChoice(*group_of(letter)), letter.is_wrapped)
+        head = (entity, str(place), _line(letter), group_of(letter), letter.is_wrapped)
         try:
-            message = letter.unwrapped() if letter.is_wrapped else letter.message
-            if message is None:
-                raise MessageRejected("MalformedMessage", "its sections are not AMQP")  # noqa: TRY301 - one answer
+            message = letter.readable()
             shown = [LetterField(field.name, field.type, field.value) for field in fields(message)]
             body = "\n".join(body_lines(message)) if self._shows_bodies else None
         except MessageRejected as error:
@@ -133,11 +130,6 @@ class Board:
 def address(place: Place) -> str:
     """Return CONNECTION/ENTITY."""
     return f"{place.alias}/{place.entity}"
-
-
-def name_of(group: GroupChoice) -> GroupName:
-    """Return the name of a chosen group."""
-    return GroupName(group.reason, group.source, group.task)
 
 
 def _line(letter: Letter) -> LetterLine:

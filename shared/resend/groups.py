@@ -3,31 +3,27 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
+from shared.resend.model import GroupChoice
 from shared.resend.places import Place
 
 
-class GroupName(NamedTuple):
-    """What the messages of a group share: the reason, the source, and the task that rejected them."""
-
-    reason: str
-    source: str | None
-    task: str | None
-
-
-class ContentName(NamedTuple):
+class ContentName(Struct, frozen=True):
     """What the messages of a group share that were not given up: the state and the session."""
 
     state: str
     session: str | None
 
 
-def group_of(letter: Letter) -> GroupName:
+def group_of(letter: Letter) -> GroupChoice:
     """Return the group of a message."""
-    return GroupName(letter.reason, None if letter.source is None else "/".join(letter.source), letter.task)
+    return GroupChoice(letter.reason, None if letter.source is None else "/".join(letter.source), letter.task)
 
 
 def state_of(peeked: PeekedMessage) -> str:
@@ -62,7 +58,7 @@ class Groups:
         """Start without messages; ages count until *now*."""
         self.place = place
         self._now = now
-        self._reasons: dict[GroupName, Group[GroupName]] = {}
+        self._reasons: dict[GroupChoice, Group[GroupChoice]] = {}
         self._contents: dict[ContentName, Group[ContentName]] = {}
 
     def add(self, letter: Letter, peeked: PeekedMessage) -> None:
@@ -83,7 +79,7 @@ class Groups:
         """Return the groups of both kinds, of which an entity has one."""
         return [*self.reasons(), *self.contents()]
 
-    def reasons(self) -> list[Group[GroupName]]:
+    def reasons(self) -> list[Group[GroupChoice]]:
         """Return the groups by reason, the largest first."""
         return sorted(self._reasons.values(), key=lambda group: (-group.count, group.name.reason))
 
@@ -98,7 +94,7 @@ class Groups:
             "messages": self.count,
             "groups": [
                 {
-                    **group.name._asdict(),
+                    **asdict(group.name),
                     "count": group.count,
                     "oldest_seconds": group.oldest,
                     "newest_seconds": group.newest,
@@ -117,7 +113,7 @@ def document(letter: Letter, place: Place) -> Mapping[str, object]:
         "enqueued_time": letter.enqueued_time,
         "message_id": letter.message_id,
         "session_id": letter.session_id,
-        **group_of(letter)._asdict(),
+        **asdict(group_of(letter)),
         "description": letter.description,
         "bytes": len(letter.content),
     }

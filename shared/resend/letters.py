@@ -125,6 +125,12 @@ class Letter:
         made.set_properties({**stamps, **_service_properties(made)})
         return made
 
+    def readable(self) -> Message:
+        """Return the message for a person: what is wrapped as it was; raises MessageRejected if it cannot be read."""
+        if self.is_wrapped or self.message is None:
+            return self.unwrapped()
+        return self.message
+
     def text(self, name: str) -> str | None:
         """Return an application property that is text, None for another one or without it."""
         try:

@@ -7,11 +7,11 @@ there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
 from shared.ends.look_error import DoesNotExist
-from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW
+from shared.ends.service_bus.administration import LONGEST_DUPLICATE_WINDOW, duplicate_window
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.resend.delivery import Routing
 from shared.resend.letters import Letter
@@ -76,19 +76,28 @@ def guarded(routing: Routing, window_of: WindowOf, now: datetime) -> Routing:
     return route
 
 
-async def window_by(ask: Callable[[], timedelta | None], destination: Destination, hint: str) -> Window:
+def duplicate_windows(configuration: Configuration, settings: Mapping[str, str], hint: str) -> WindowOf:
     """
-    Return the answer of *ask*, a request to the administration API about *destination*, which waits in a thread.
+    Return what asks the administration API for the duplicate window of a destination.
 
-    Raises ConfigError with the *hint* if there is no answer. A missing entity is one: its messages stay, the others go.
+    It raises ConfigError with the *hint* if there is no answer. A missing entity is one: its messages stay, the others
+    go.
     """
-    try:
-        return await asyncio.to_thread(ask)
-    except DoesNotExist:
-        return f"{destination} does not exist: create it, or choose another entity to send to"
-    except BuswayError as error:
-        what = f"it is not known whether it detects duplicates and would drop copies: {error}"
-        raise ConfigError([Problem(str(destination), what, hint)]) from error
+
+    async def window_of(destination: Destination) -> Window:
+        connection = configuration.connections[destination.alias]
+        if not connection.end.has_dead_letters:
+            return None
+        try:
+            where = str(destination), destination.entity
+            return await asyncio.to_thread(duplicate_window, connection.key, settings, *where)
+        except DoesNotExist:
+            return f"{destination} does not exist: create it, or choose another entity to send to"
+        except BuswayError as error:
+            what = f"it is not known whether it detects duplicates and would drop copies: {error}"
+            raise ConfigError([Problem(str(destination), what, hint)]) from error
+
+    return window_of
 
 
 def _has_seen(destination: Destination, letter: Letter) -> bool:

@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from shared.errors import MessageRejected
 from shared.message.rule_properties import RuleProperties
-from shared.resend.groups import GroupName, group_of
+from shared.resend.groups import group_of
 from shared.resend.letters import Letter
+from shared.resend.model import GroupChoice
 from shared.rules.rule import SqlFilter
 
 
@@ -21,7 +22,7 @@ class Selection:
     limit: int | None = None
     session: str | None = None
     now: datetime | None = None
-    group: GroupName | None = None
+    group: GroupChoice | None = None
     unevaluated: int = 0
     """Messages for which `where` could not be evaluated; they are not selected."""
     _taken: int = 0
@@ -59,8 +60,8 @@ class Selection:
         if is_other:
             return False
         if self.older_than is not None:
-            age = letter.age(self.now or datetime.now(UTC))
-            if age is None or age < self.older_than.total_seconds():
+            latest = ((self.now or datetime.now(UTC)) - self.older_than).timestamp() * 1000
+            if letter.enqueued_time is None or letter.enqueued_time > latest:
                 return False
         if self.where is None:
             return True

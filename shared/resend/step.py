@@ -10,13 +10,11 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
-from functools import partial
 
 from shared.assembly.outputs import closing_outputs
 from shared.assembly.status import open_status_container
-from shared.ends.service_bus.administration import ask_duplicate_window
 from shared.errors import ConfigError, Problem
-from shared.resend.board import MOST_PEEKED, name_of
+from shared.resend.board import MOST_PEEKED
 from shared.resend.delivery import Routing, TargetDelivery
 from shared.resend.edits import Edits
 from shared.resend.inventory import Inventory, inventory_of
@@ -25,8 +23,8 @@ from shared.resend.ledger_blob import LedgerBlob
 from shared.resend.letters import number_in
 from shared.resend.model import Left, ResendOrder, ResendStep
 from shared.resend.options import Options
-from shared.resend.places import Destination, Place, Scene
-from shared.resend.routing import Window, guarded, routing_of, window_by
+from shared.resend.places import Place, Scene
+from shared.resend.routing import duplicate_windows, guarded, routing_of
 from shared.resend.run import NOT_REACHED, Result, entity_run
 from shared.resend.selection import Selection
 from shared.tasks.files import Configuration
@@ -35,6 +33,7 @@ STEP_SECONDS = 20.0
 """A step answers some seconds later, as it peeks first: Azure ends a request without an answer after 230 s."""
 _PATIENCE_SECONDS = 12.0
 _MOST_NUMBERS = 10
+_WINDOW_HINT = "give the copies new ids, or send them as they are"
 
 
 async def resend_step(
@@ -51,7 +50,7 @@ async def resend_step(
     scene = Scene(place, configuration, settings)
     routing = routing_of(place, configuration, order.to, "choose another entity to send to")
     if order.ids == "keep":
-        routing = guarded(routing, partial(_window_of, scene), datetime.now(UTC))
+        routing = guarded(routing, duplicate_windows(configuration, settings, _WINDOW_HINT), datetime.now(UTC))
     async with AsyncExitStack() as opened:
         container = open_status_container(configuration, settings)
         opened.push_async_callback(container.close)
@@ -73,20 +72,10 @@ async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Rou
 
 
 def _selection(order: ResendOrder) -> Selection:
-    group = None if order.group is None else name_of(order.group)
-    selection = Selection(group=group, numbers=None if order.numbers is None else frozenset(order.numbers))
+    selection = Selection(group=order.group, numbers=None if order.numbers is None else frozenset(order.numbers))
     if selection.is_everything:
         raise ConfigError([Problem("group", "is missing", "choose a group, or messages by their numbers")])
     return selection
-
-
-async def _window_of(scene: Scene, destination: Destination) -> Window:
-    """Return the duplicate window of an entity; raises ConfigError if there is no answer."""
-    connection = scene.configuration.connections[destination.alias]
-    if not connection.end.has_dead_letters:
-        return None
-    ask = partial(ask_duplicate_window, connection.key, scene.settings, str(destination), destination.entity)
-    return await window_by(ask, destination, "give the copies new ids, or send them as they are")
 
 
 def _step(result: Result, wanted: Inventory) -> ResendStep:

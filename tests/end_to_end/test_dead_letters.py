@@ -17,6 +17,7 @@ from cli.demo.messages import read_templates
 from cli.files import locked
 from cli.letters.ledger_file import ledger_of
 from shared.amqp.values import NULL, Value, char, described, long, string, symbol, timestamp, ubyte
+from shared.ends.service_bus.management import ManagementConnection
 from shared.resend.places import Place
 from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, many, property_of, site
 from tests.end_to_end.killed_resend import resend_with_kills
@@ -252,6 +253,24 @@ def test_an_export_is_read_by_try_and_by_the_demo_and_allows_a_drop(site: DeadLe
     assert site.run("dead", "drop", "west/orders", "--older-than", "1h", "--yes").exit_code == 0
     assert site.run("dead", "drop", "west/orders", "--all", "--yes").exit_code == 0
     assert site.dead() == []
+
+
+def test_a_message_that_came_after_the_start_of_a_drop_is_not_left(
+    site: DeadLetterSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delete = ManagementConnection.delete_batch
+
+    async def late(self: ManagementConnection, *arguments: Any) -> int:
+        deleted = await delete(self, *arguments)
+        if not deleted:
+            site.bury("orders", [delivered(None, message_id="late")])
+        return deleted
+
+    monkeypatch.setattr(ManagementConnection, "delete_batch", late)
+    site.bury("orders", many(3))
+    dropped = site.run("dead", "drop", "west/orders", "--all", "--yes")
+    assert (dropped.exit_code, dropped.stdout.split()) == (0, ["3", "dropped"])
+    assert ids(site.dead()) == ["late"]
 
 
 def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: DeadLetterSite) -> None:

@@ -160,19 +160,18 @@ def queue_or_topic(client: ServiceBusAdministrationClient, name: str) -> QueuePr
         return client.get_topic(name)
 
 
-def duplicate_window(client: ServiceBusAdministrationClient, entity: str) -> timedelta | None:
-    """Return how long a queue or topic remembers ids, None if it detects no duplicates; raises the SDK's errors."""
-    found = queue_or_topic(client, entity)
+def duplicate_window(setting: str, settings: Mapping[str, str], place: str, entity: str) -> timedelta | None:
+    """
+    Return how long a queue or topic of the namespace in an app setting remembers ids, None if it detects no duplicates.
+
+    Raises BuswayError about *place*.
+    """
+    with translating(place), administration_client(setting, settings) as client:
+        found = queue_or_topic(client, entity)
     if not found.requires_duplicate_detection:
         return None
     window = found.duplicate_detection_history_time_window
     return window if isinstance(window, timedelta) else LONGEST_DUPLICATE_WINDOW
-
-
-def ask_duplicate_window(setting: str, settings: Mapping[str, str], place: str, entity: str) -> timedelta | None:
-    """Return `duplicate_window` of an entity in the namespace that an app setting names; raises BuswayError."""
-    with translating(place), administration_client(setting, settings) as client:
-        return duplicate_window(client, entity)
 
 
 def create_subscription_with_rule(
