@@ -62,9 +62,7 @@ def progress(verb: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield lambda count: bars.advance(verb, count)
 
 
-async def run_to_end(make: Callable[[Callable[[int], None]], Run], verb: str, total: int | None) -> Result:
-    """Run what *make* returns, with progress and until a signal stops it."""
-    with progress(verb, total) as advance:
-        run = make(advance)
-        with stopped_by_signals(run.stop):
-            return await run.run()
+async def run_to_end(run: Run, verb: str, total: int | None) -> Result:
+    """Run to the end, with progress, or until a signal stops it."""
+    with progress(verb, total) as run.progress, stopped_by_signals(run.stop):
+        return await run.run()

@@ -276,7 +276,7 @@ def drop(
     configuration = load(config)
     place = _place(context, entity, configuration)
     keys = None if exported is None else exported_keys(exported, place)
-    dropping = drop_letters(place, configuration, chosen, keys=keys, wait=wait, yes=yes)
+    dropping = drop_letters(place, chosen, keys=keys, wait=wait, yes=yes)
     _end(is_complete=asyncio.run(dropping), yes=yes)
 
 

@@ -26,7 +26,7 @@ from shared.resend.options import Options
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene
 from shared.resend.run import NOT_REACHED, Result, Run
-from shared.resend.source import OpenSource
+from shared.resend.source import OpenSource, Supply
 from shared.tasks.files import Configuration
 
 
@@ -160,16 +160,10 @@ class Evacuation:
                 else:
                     placing = partial(PlacementDelivery, targets=self._targets, patience=self._options.patience)
                     delivery = placing(self._pair, share, scene, ledger, outputs)
-            advance = stack.enter_context(progress(f"{share} moved", len(wanted)))
-            self._run = Run(
-                open_source,
-                delivery,
-                wanted,
-                self._options,
-                advance,
-                by_session=self._pair.requires_session and share in (Share.ACTIVE, Share.DEFERRED),
-                look=partial(keys_in, place, self._settings),
-            )
+            by_session = self._pair.requires_session and share in (Share.ACTIVE, Share.DEFERRED)
+            supply = Supply(open_source, by_session, partial(keys_in, place, self._settings))
+            self._run = Run(supply, delivery, wanted, self._options)
+            self._run.progress = stack.enter_context(progress(f"{share} moved", len(wanted)))
             self.result.add(share, await self._run.run())
             self._run = None
             # The session at the target is free for its applications.

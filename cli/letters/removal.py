@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 
 import typer
 from azure.core.exceptions import AzureError
@@ -19,12 +18,11 @@ from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of
 from shared.resend.options import PATIENCE_SECONDS, Options
 from shared.resend.peek import CHECK
-from shared.resend.places import Place, Scene
-from shared.resend.receiver import management_of
+from shared.resend.places import Place
+from shared.resend.receiver import management_of, supply_of
 from shared.resend.removal import Removal
-from shared.resend.run import entity_run
+from shared.resend.run import Run
 from shared.resend.selection import Selection
-from shared.tasks.files import Configuration
 
 _AT_ONCE = 500
 """The most that a Standard namespace deletes at once."""
@@ -37,7 +35,6 @@ _WITHOUT_REASON = "amqp:internal-error"
 
 async def drop(
     place: Place,
-    configuration: Configuration,
     selection: Selection,
     *,
     keys: set[str] | None = None,
@@ -62,9 +59,8 @@ async def drop(
         return not found.unevaluated
     if not yes:
         return True
-    scene = Scene(place, configuration, os.environ)
-    make = partial(entity_run, scene, Removal(), found.sessions, Options(patience=wait))
-    result = await run_to_end(make, "dropped", len(found.sessions))
+    run = Run(supply_of(place, os.environ), Removal(), found.sessions, Options(patience=wait))
+    result = await run_to_end(run, "dropped", len(found.sessions))
     typer.echo(f"{result.completed:>8,} dropped")
     print_rest(result)
     print_end(result.error, is_stopped=result.is_stopped)

@@ -27,9 +27,10 @@ from shared.resend.letters import Letter
 from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.places import Scene
-from shared.resend.run import AT_ONCE, Result, Run, entity_run
+from shared.resend.receiver import supply_of
+from shared.resend.run import AT_ONCE, Result, Run
 from shared.resend.selection import Selection
-from shared.resend.source import CopySource
+from shared.resend.source import copies
 
 APP = "app"
 """The value of `--ledger` that means the blob which the dashboard uses."""
@@ -67,18 +68,18 @@ async def resend(
                 return is_reachable and not found.unevaluated
             for destination, count in found.destinations.items():
                 typer.echo(f"  {count:,} to {printable(destination)}")
-            make = partial(entity_run, scene)
+            supply = supply_of(place, settings)
         else:
             # Each pass over the file counts its selection again.
             letters = partial(exported_letters, file, place)
             wanted = {letter.key or "": letter.session_id for letter in letters(replace(selection))}
             typer.echo(f"{messages(len(wanted))} of {place} in {file}")
-            make = partial(Run, lambda _: CopySource(_pages(letters(replace(selection)))))
+            supply = copies(_pages(letters(replace(selection))))
         if not yes or not wanted:
             return bool(wanted)
         outputs = await opened.enter_async_context(closing_outputs(configuration, settings))
         delivery = TargetDelivery(scene, records, edits, routing, outputs)
-        result = await run_to_end(partial(make, delivery, wanted, options), "resent", len(wanted))
+        result = await run_to_end(Run(supply, delivery, wanted, options), "resent", len(wanted))
         _print_result(result, records, stays=file is not None)
         return result.is_complete and is_reachable
 

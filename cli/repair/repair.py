@@ -24,7 +24,7 @@ from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
 from shared.resend.places import Place, place_at
 from shared.resend.run import Run
-from shared.resend.source import CopySource
+from shared.resend.source import copies
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
 
@@ -116,7 +116,7 @@ class Repair(PipelineDelivery):
 
     async def send_all(self, messages: Iterable[Missing]) -> BuswayError | None:
         """Send what is missing, once it is `opened`; return the error that has ended the repair early."""
-        return (await Run(lambda _: CopySource(self._copies(messages)), self, None, OPTIONS).run()).error
+        return (await Run(copies(self._copies(messages)), self, None, OPTIONS).run()).error
 
     async def _copies(self, manifest: Iterable[Missing]) -> AsyncGenerator[list[tuple[str, Letter]]]:
         """Yield a copy of each message that is to be sent, one at a time; the others are reported."""

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import typer
@@ -25,7 +24,7 @@ from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import Destination
 from shared.resend.routing import duplicate_windows
 from shared.resend.run import Run
-from shared.resend.source import CopySource
+from shared.resend.source import copies
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
 
@@ -89,9 +88,8 @@ async def replay(plan: Plan, task: TaskFile, configuration: Configuration, folde
         closing_outputs(configuration, os.environ) as outputs,
         delivery.opened(configuration, os.environ, outputs, replay=plan.identity),
     ):
-        options = OPTIONS._replace(rate=rate)
-        make = partial(Run, lambda _: CopySource(messages.pages()), delivery, None, options)
-        result = await run_to_end(make, "replayed", None)
+        run = Run(copies(messages.pages()), delivery, None, OPTIONS._replace(rate=rate))
+        result = await run_to_end(run, "replayed", None)
     plan.is_finished = result.is_complete
     plan.write()
     typer.echo(f"replay {plan.name}")

@@ -10,6 +10,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, Self
 
 from azure.core.exceptions import AzureError
@@ -23,8 +24,9 @@ from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import LockLost, TargetRefused, TargetUnavailable
 from shared.resend.letters import Letter
+from shared.resend.peek import keys_in
 from shared.resend.places import Place
-from shared.resend.source import LockedMessage, SessionUnavailable
+from shared.resend.source import LockedMessage, SessionUnavailable, Supply
 
 _CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
 _SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
@@ -201,6 +203,12 @@ class Receiver:
         if end is None and letter.message is not None:
             end = letter.message.arrival.locked_until
         return LockedMessage(letter.key, delivery, letter, *self._span(end))
+
+
+def supply_of(place: Place, settings: Mapping[str, str], clock: Clock | None = None) -> Supply:
+    """Return how a run gets at the messages of a queue, subscription or dead-letter queue."""
+    by_session = False if place.is_dead_letter_queue else None
+    return Supply(partial(Receiver, place, settings, clock=clock), by_session, partial(keys_in, place, settings))
 
 
 @contextlib.contextmanager

@@ -8,8 +8,7 @@ back when its lock ends; until then those behind it in its session are held.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.line.pace import Pace
@@ -18,10 +17,7 @@ from shared.resend.delivery import Delivery, PreparedMessage
 from shared.resend.evidence import Answer, Question, by_destination
 from shared.resend.ledger import COMPLETED, DONE, OPEN, REFUSED, SENT
 from shared.resend.options import Options, Unclear
-from shared.resend.peek import keys_in
-from shared.resend.places import Scene
-from shared.resend.receiver import Receiver
-from shared.resend.source import LockedMessage, OpenSource, SessionUnavailable, Source
+from shared.resend.source import LockedMessage, SessionUnavailable, Source, Supply
 
 AT_ONCE = 100
 NOT_REACHED = "not reached: the run ended before it"
@@ -63,32 +59,22 @@ class Run:
 
     def __init__(
         self,
-        open_source: OpenSource,
+        supply: Supply,
         delivery: Delivery,
         wanted: Mapping[str, str | None] | None,
         options: Options,
-        progress: Callable[[int], None] = lambda _: None,
-        *,
-        by_session: bool | None = False,
-        look: Callable[[], Awaitable[Collection[str]]] | None = None,
     ) -> None:
-        """
-        Send the messages *wanted*: the session of each by its key, in the order of the source; None: all that it has.
-
-        *by_session* says whether the source is opened for one session after the other, None that the entity says so.
-        *look* returns the keys of what is still there, to find out what another receiver has taken meanwhile.
-        """
+        """Send the messages *wanted*: the session of each by its key, in the order of the source; None: all it has."""
         self.result = Result()
-        self._open_source = open_source
+        self.progress: Callable[[int], None] = lambda _: None
+        """Is told how many more messages are done."""
+        self._supply = supply
         self._delivery = delivery
         self._ledger = ledger = delivery.ledger
         self._agenda = Agenda(wanted, is_sent=lambda key: ledger.state(key) in DONE, keeps_order=delivery.keeps_order)
         self._hold = Hold()
         self._options = options
         self._waits = _WAITS[: options.retries]
-        self._progress = progress
-        self._by_session = by_session
-        self._look = look
         self._pace = Pace(options.rate)
         self._stopping = asyncio.Event()
         self._source: Source | None = None
@@ -128,11 +114,11 @@ class Run:
 
     async def _receive_and_send(self) -> None:
         """Work through the source, or through one session after the other if it requires sessions."""
-        if not self._by_session:
+        if not self._supply.by_session:
             try:
                 return await self._work(None)
             except TargetRefused as error:
-                if self._by_session is not None or "amqp:not-allowed" not in str(error):
+                if self._supply.by_session is not None or "amqp:not-allowed" not in str(error):
                     raise
         for session_id in self._agenda.session_ids():
             if self._is_over():
@@ -149,7 +135,7 @@ class Run:
 
     async def _work(self, session_id: str | None) -> None:
         """Receive from the source, or from one session, until nothing of it is left to do."""
-        async with self._open_source(session_id) as source:
+        async with self._supply.open(session_id) as source:
             self._source = source
             try:
                 await self._work_with(source, session_id)
@@ -182,8 +168,8 @@ class Run:
                 moved = loop.time()
                 continue
             waited = loop.time() - moved
-            if not received and waited > _LOOK_AFTER_SECONDS and self._look is not None:
-                there = await self._look()
+            if not received and waited > _LOOK_AFTER_SECONDS and self._supply.look is not None:
+                there = await self._supply.look()
                 missing = [key for key in self._agenda if key not in there and key not in self._hold]
                 await self._forget(missing, removes=source.removes)
             if waited > self._options.patience:
@@ -279,7 +265,7 @@ class Run:
         for key in [*done, *undone]:
             self._agenda.end(key)
         self.result.completed += len(done)
-        self._progress(len(done))
+        self.progress(len(done))
         return len(done)
 
     async def _note_completed(self, keys: Sequence[str]) -> None:
@@ -381,25 +367,3 @@ class Run:
     async def _renew(self) -> None:
         if self._source is not None:
             await self._hold.renew(self._source)
-
-
-def entity_run(
-    scene: Scene,
-    delivery: Delivery,
-    wanted: Mapping[str, str | None],
-    options: Options,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Run:
-    """Return a run over messages of a queue, subscription or dead-letter queue."""
-    place, settings = scene.place, scene.settings
-    by_session = False if place.is_dead_letter_queue else None
-    look = partial(keys_in, place, settings)
-    return Run(
-        partial(Receiver, place, settings, clock=delivery.ledger.clock),
-        delivery,
-        wanted,
-        options,
-        progress,
-        by_session=by_session,
-        look=look,
-    )

@@ -2,10 +2,10 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import TargetUnavailable
@@ -75,6 +75,16 @@ type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
 """Opens the source, or one session of it; opening raises SessionUnavailable if that session is not free."""
 
 
+class Supply(NamedTuple):
+    """How a run gets at its source."""
+
+    open: OpenSource
+    by_session: bool | None = False
+    """Whether it is opened for one session after the other; None: if the entity says so."""
+    look: Callable[[], Awaitable[Collection[str]]] | None = None
+    """Returns the keys of what is still there, to find out what another receiver has taken meanwhile."""
+
+
 class UnlockedSource:
     """A source whose messages nobody else takes, so that there are no locks."""
 
@@ -115,3 +125,8 @@ class CopySource(UnlockedSource):
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - they stay
         """Return none: they are done."""
         return []
+
+
+def copies(pages: AsyncGenerator[Iterable[tuple[str, Letter]]]) -> Supply:
+    """Return the supply of the copies that *pages* yields, some at a time, each with its key."""
+    return Supply(lambda _: CopySource(pages))

@@ -24,8 +24,9 @@ from shared.resend.letters import number_in
 from shared.resend.model import Left, ResendOrder, ResendStep
 from shared.resend.options import Options
 from shared.resend.places import Place, Scene
+from shared.resend.receiver import supply_of
 from shared.resend.routing import duplicate_windows, guarded, routing_of
-from shared.resend.run import NOT_REACHED, Result, entity_run
+from shared.resend.run import NOT_REACHED, Result, Run
 from shared.resend.selection import Selection
 from shared.tasks.files import Configuration
 
@@ -63,7 +64,8 @@ async def resend_step(
 async def _run(scene: Scene, order: ResendOrder, wanted: Inventory, routing: Routing, ledger: Ledger) -> Result:
     async with closing_outputs(scene.configuration, scene.settings) as outputs:
         delivery = TargetDelivery(scene, ledger, Edits(new_ids=order.ids == "new"), routing, outputs)
-        run = entity_run(scene, delivery, wanted.sessions, Options(unclear=order.unclear, patience=_PATIENCE_SECONDS))
+        options = Options(unclear=order.unclear, patience=_PATIENCE_SECONDS)
+        run = Run(supply_of(scene.place, scene.settings), delivery, wanted.sessions, options)
         timer = asyncio.get_running_loop().call_later(STEP_SECONDS, run.stop)
         try:
             return await run.run()

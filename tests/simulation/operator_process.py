@@ -22,8 +22,9 @@ from shared.resend.inventory import inventory_of
 from shared.resend.ledger import Ledger
 from shared.resend.options import PATIENCE_SECONDS, Options
 from shared.resend.places import Scene, destination_named, entity_named
+from shared.resend.receiver import supply_of
 from shared.resend.routing import routing_of
-from shared.resend.run import Result, Run, entity_run
+from shared.resend.run import Result, Run
 from shared.resend.selection import Selection
 from tests.simulation.bus_source import BusConnection, open_bus
 from tests.simulation.event_loop import OWNER
@@ -133,7 +134,7 @@ class ResendProcess(OperatorProcess):
                 patience=PATIENCE_SECONDS if self.began_in_peace else world.patience,
             )
             async with self._delivery(scene, ledger, routing, outputs, options.patience) as delivery:
-                self.run = entity_run(scene, delivery, found.sessions, options)
+                self.run = Run(supply_of(scene.place, scene.settings, ledger.clock), delivery, found.sessions, options)
                 return dict(found.sessions), await self.run.run()
 
     @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ from shared.resend.ledger import DONE, Ledger
 from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import place_at
 from shared.resend.run import Run
-from shared.resend.source import CopySource
+from shared.resend.source import copies
 from tests.simulation.instance import entity_of
 from tests.simulation.journal import SimulatedSink
 from tests.simulation.ledger import SimulatedLedgerStore
@@ -120,7 +120,7 @@ class RerunProcess(OperatorProcess):
             async with self._ledger, self.outputs() as outputs:
                 sink = SimulatedSink(world, self)
                 async with delivery.opened(loaded, world.settings, outputs, sink=sink, replay=plan.identity):
-                    run = Run(lambda _: CopySource(messages.pages()), delivery, None, OPTIONS)
+                    run = Run(copies(messages.pages()), delivery, None, OPTIONS)
                     result = await run.run()
         problems += [*messages.not_found, *messages.unread]
         return result.error

@@ -17,7 +17,7 @@ from shared.resend.options import Options, Unclear
 from shared.resend.places import Destination
 from shared.resend.removal import Removal
 from shared.resend.run import NOT_REACHED, Result, Run
-from shared.resend.source import CopySource, LockedMessage, UnlockedSource
+from shared.resend.source import CopySource, LockedMessage, Supply, UnlockedSource
 from tests.messages import ORIGIN, delivered
 
 EAST = Destination("east", "east", "orders")
@@ -87,14 +87,12 @@ class Target:
         pass
 
 
-def run(
-    source: Any, target: Any, wanted: Mapping[str, str | None] | None, options: Options | None = None, **more: Any
-) -> Result:
+def run(source: Any, target: Any, wanted: Mapping[str, str | None] | None, options: Options | None = None) -> Result:
     @asynccontextmanager
     async def opened(_: str | None) -> AsyncGenerator[Any]:
         yield source
 
-    return asyncio.run(Run(opened, target, wanted, options or Options(), **more).run())
+    return asyncio.run(Run(Supply(opened), target, wanted, options or Options()).run())
 
 
 def note(target: Target, state: str, *keys: str) -> None:
