@@ -15,7 +15,7 @@ from cli.evacuation.placement import PlacementDelivery
 from cli.evacuation.receivers import DeferredReceiver, MovingReceiver, TargetReceivers
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuation.sessions import Sessions
-from cli.evacuation.survey import Share, Survey, already_scheduled, survey
+from cli.evacuation.survey import Share, Survey, survey
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.progress import progress
 from shared.errors import BuswayError
@@ -109,7 +109,7 @@ class Evacuation:
         try:
             while not self._is_over():
                 found = await survey(self._pair, self._settings, result.left)
-                await self._settle_scheduled(found, outputs)
+                await self._scheduling(outputs).recognise(found)
                 result.left |= found.left
                 if found.count:
                     await self._move(found, outputs)
@@ -149,7 +149,7 @@ class Evacuation:
             delivery: MoveDelivery
             open_source: OpenSource
             if share is Share.SCHEDULED:
-                scheduling = ScheduleDelivery(self._pair, scene, ledger, outputs)
+                scheduling = self._scheduling(outputs)
                 delivery = await stack.enter_async_context(scheduling.opened())
                 open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
             else:
@@ -169,13 +169,11 @@ class Evacuation:
             # The session at the target is free for its applications.
             await self._targets.close()
 
-    async def _settle_scheduled(self, found: Survey, outputs: Mapping[str, Output]) -> None:
-        """Find out about scheduled messages of an interrupted run that are not scheduled at the source any more."""
-        ledger = self.ledgers[self._pair.source]
-        scene = Scene(self._pair.source, self._configuration, self._settings)
-        ledger.share = Share.SCHEDULED
-        await ScheduleDelivery(self._pair, scene, ledger, outputs).resolve(found.scheduled)
-        await already_scheduled(found, ledger)
+    def _scheduling(self, outputs: Mapping[str, Output]) -> ScheduleDelivery:
+        source = self._pair.source
+        self.ledgers[source].share = Share.SCHEDULED
+        scene = Scene(source, self._configuration, self._settings)
+        return ScheduleDelivery(self._pair, scene, self.ledgers[source], outputs)
 
     async def _finish(self, found: Survey) -> None:
         if not self._pair.requires_session or self._pair.forwards:

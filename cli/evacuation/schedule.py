@@ -16,7 +16,7 @@ from azure.servicebus.exceptions import MessageNotFoundError
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.receivers import TIMEOUT_SECONDS
-from cli.evacuation.survey import Share, mark_of
+from cli.evacuation.survey import Share, Survey, mark_of
 from shared.ends.service_bus.management import ManagementConnection
 from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker
 from shared.ends.service_bus.send_errors import translated
@@ -24,7 +24,7 @@ from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUna
 from shared.protocols import Outgoing, Output
 from shared.resend.delivery import PreparedMessage
 from shared.resend.evidence import Answer, Question, View, look
-from shared.resend.ledger import ACCEPTED, REFUSED, SENDING, SENT, Ledger
+from shared.resend.ledger import ACCEPTED, COMPLETED, REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter, number_in
 from shared.resend.peek import by_partition
 from shared.resend.places import Destination, Place, Scene
@@ -33,6 +33,8 @@ from shared.resend.source import LockedMessage, UnlockedSource
 
 _AT_ONCE = 50
 _BYTES_AT_ONCE = 192 * 1024
+_AT_TARGET = (SENDING, ACCEPTED, SENT)
+"""States of a message that is, or may be, scheduled at the target and not yet cancelled at the source."""
 
 
 class ScheduleDelivery(MoveDelivery):
@@ -126,18 +128,35 @@ class ScheduleDelivery(MoveDelivery):
         there = await self._note_numbers(view, SENDING, [question.key for question in questions])
         return {question.key: Answer.SENT if question.key in there else Answer.NOT_SENT for question in questions}
 
-    async def resolve(self, scheduled: Iterable[str]) -> None:
-        """Find out what happened to messages of an interrupted run that are no longer *scheduled* at the source."""
-        still = set(scheduled)
-        open_ = [
-            key
-            for key, entry in self.ledger.entries.items()
-            if entry.share == Share.SCHEDULED and entry.state == SENDING and key not in still
-        ]
+    async def recognise(self, found: Survey) -> None:
+        """
+        Recognise in a survey what was scheduled at the target, and is not scheduled at the source any more.
+
+        What an interrupted run has sent is looked for at the target. A message that became active at the source before
+        it was cancelled there has another key since; by its mark, the ledger then knows it under that key.
+        """
+        scene, ledger = self.scene, self.ledger
+        gone = {
+            key: entry
+            for key, entry in ledger.entries.items()
+            if entry.share == Share.SCHEDULED and entry.state in _AT_TARGET and key not in found.scheduled
+        }
+        open_ = [key for key, entry in gone.items() if entry.state == SENDING]
         if open_:
-            scene, ledger = self.scene, self.ledger
             view = await look([self.pair.target], None, scene.place, scene.settings, ledger)
             await self._note_numbers(view, SENT, open_)
+        pool: dict[str, list[str]] = {}
+        for key, entry in gone.items():
+            if entry.mark is not None:
+                pool.setdefault(entry.mark, []).append(key)
+        for key, mark in found.were_scheduled.items():
+            if ledger.state(key) is None and pool.get(mark):
+                before = pool[mark].pop()
+                entry = ledger.entries[before]
+                ledger.share = Share.ACTIVE
+                await ledger.note(SENDING if entry.state == SENDING else SENT, [key], entry.to)
+                ledger.share = Share.SCHEDULED
+                await ledger.note(COMPLETED, [before], entry.to)
 
     async def _note_numbers(self, view: View, state: str, keys: Iterable[str]) -> list[str]:
         """Note the *state* and the numbers of the messages with *keys* that are at the target, and return them."""

@@ -10,7 +10,6 @@ from hashlib import blake2b
 
 from cli.evacuation.pairs import Pair
 from shared.message.peeked import PeekedMessage
-from shared.resend.ledger import COMPLETED, REFUSED, SENDING, SENT, Ledger
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.run import AT_ONCE
@@ -128,27 +127,6 @@ def mark_of(letter: Letter) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()
-
-
-async def already_scheduled(found: Survey, ledger: Ledger) -> None:
-    """
-    Recognise messages that were scheduled at the target, and became active at the source before they were cancelled.
-
-    Each is then known to the ledger by its new key.
-    """
-    pool: dict[str, list[str]] = {}
-    for key, entry in ledger.entries.items():
-        is_open = entry.state not in (COMPLETED, REFUSED)
-        if entry.share == Share.SCHEDULED and is_open and entry.mark is not None and key not in found.scheduled:
-            pool.setdefault(entry.mark, []).append(key)
-    for key, mark in found.were_scheduled.items():
-        if ledger.state(key) is None and pool.get(mark):
-            before = pool[mark].pop()
-            entry = ledger.entries[before]
-            ledger.share = Share.ACTIVE
-            await ledger.note(SENDING if entry.state == SENDING else SENT, [key], entry.to)
-            ledger.share = Share.SCHEDULED
-            await ledger.note(COMPLETED, [before], entry.to)
 
 
 # Requests for each batch of messages, by what they are: receive, send, settle; and for those that are set aside at the

@@ -67,7 +67,7 @@ class Run:
         """Send the messages *wanted*: the session of each by its key, in the order of the source; None: all it has."""
         self.result = Result()
         self.progress: Callable[[int], None] = lambda _: None
-        """Is told how many more messages are done."""
+        """Gets the number of messages each time some are done."""
         self._supply = supply
         self._delivery = delivery
         self._ledger = ledger = delivery.ledger
