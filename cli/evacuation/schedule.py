@@ -29,7 +29,7 @@ from shared.resend.letters import Letter, number_in
 from shared.resend.peek import by_partition
 from shared.resend.places import Destination, Place, Scene
 from shared.resend.receiver import by_halves, management_of, unavailable
-from shared.resend.source import LockedMessage, UnlockedSource
+from shared.resend.source import LockedMessage, Source
 
 _AT_ONCE = 50
 _BYTES_AT_ONCE = 192 * 1024
@@ -166,8 +166,8 @@ class ScheduleDelivery(MoveDelivery):
         return there
 
 
-class ScheduledSource(UnlockedSource):
-    """Reads scheduled messages, and cancels them; it is a `Source`."""
+class ScheduledSource(Source):
+    """Reads scheduled messages, and cancels them."""
 
     removes = True
 

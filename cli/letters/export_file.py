@@ -54,12 +54,7 @@ async def export(place: Place, selection: Selection, path: Path) -> None:
 
 def exported_keys(file: Path, place: Place) -> set[str]:
     """Return the keys of the messages of *place* in a file that was exported; raises ConfigError."""
-    keys: set[str] = set()
-    wanted = str(place).lower()
-    for _, content in _objects(file):
-        where = content[WHERE]
-        if str(where.get("entity")).lower() == wanted and where.get("sequence_number") is not None:
-            keys.add(f"{where['sequence_number']}/{where.get('enqueued_time')}")
+    keys = {letter.key for letter in exported_letters(file, place, Selection()) if letter.key is not None}
     if not keys:
         raise ConfigError([Problem(str(file), f"has no messages of {place}", "name the file of an export of it")])
     return keys

@@ -109,7 +109,7 @@ class Hold:
     def __init__(self) -> None:
         """Start with none."""
         self._messages: dict[str, LockedMessage] = {}
-        self._others: dict[str | None, LockedMessage] = {}
+        self._others: dict[str | int, LockedMessage] = {}
         self._bytes = 0
         self._renewed = 0.0
 
@@ -143,9 +143,10 @@ class Hold:
 
     def keep_back(self, message: LockedMessage) -> bool:
         """Hold a message that is not to be sent; return whether it is new."""
-        is_new = message.key not in self._others
+        identity = _identity(message)
+        is_new = identity not in self._others
         message.forget()
-        self._others[message.key] = message
+        self._others[identity] = message
         return is_new
 
     async def renew(self, source: Source) -> None:
@@ -158,10 +159,15 @@ class Hold:
             if lost.key is not None:
                 self.drop(lost.key)
         for lost in await source.renew([*self._others.values()]):
-            self._others.pop(lost.key, None)
+            self._others.pop(_identity(lost), None)
 
     async def give_back(self, source: Source) -> None:
         """Give all of them back."""
         messages = [*self._messages.values(), *self._others.values()]
         self._messages, self._others, self._bytes = {}, {}, 0
         await source.give_back(messages)
+
+
+def _identity(message: LockedMessage) -> str | int:
+    """Return the key of a message, or of one that cannot be read the number of its delivery."""
+    return message.delivery.delivery_id if message.key is None else message.key

@@ -1,9 +1,10 @@
 """Sending: each step is in the ledger before the next one."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from shared.codecs.envelope import MESSAGE
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
@@ -53,39 +54,41 @@ class Attempt:
     error: BuswayError | None = None
 
 
-class Delivery(Protocol):
+class Delivery(ABC):
     """How a run gets messages to where they go."""
 
-    ledger: Ledger
-    keeps_order: bool
+    keeps_order = False
     """Whether a message waits for the earlier ones of its session."""
-    begins_with_one: bool
+    begins_with_one = False
     """Whether the first send is of one message: if it is interrupted, only that one is in doubt."""
 
+    def __init__(self, ledger: Ledger) -> None:
+        """Note each step in *ledger*."""
+        self.ledger = ledger
+
+    @abstractmethod
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a message as it is to be sent, or why it cannot be sent."""
-        ...
 
+    @abstractmethod
     async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
         """Send *messages*, all to one destination, in their order."""
-        ...
 
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing is known
         """
         Return what is known about messages whose send to *to* was interrupted, nothing if it is *stopping*.
 
         Raises BuswayError if nothing can be found out.
         """
-        ...
+        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 
-    async def end(self) -> None:
+    async def end(self) -> None:  # noqa: B027 - nothing is left there
         """Leave nothing at the targets that a later run does not need; raises nothing but what the ledger raises."""
-        ...
 
 
-class TargetDelivery:
+class TargetDelivery(Delivery):
     """
-    Sends messages of one entity to their destinations; it is a `Delivery`.
+    Sends messages of one entity to their destinations.
 
     A subclass may send them in another way, or do more at the target before they count as sent.
     """
@@ -103,8 +106,8 @@ class TargetDelivery:
         outputs: Mapping[str, Output],
     ) -> None:
         """Send through *outputs*, by the alias of their connection."""
+        super().__init__(ledger)
         self.scene = scene
-        self.ledger = ledger
         self._edits = edits
         self._routing = routing
         self._outputs = outputs

@@ -19,7 +19,7 @@ from shared.journal.sink import Sink
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Arrival
 from shared.protocols import Entry, Flush, Journal, Outcome, Outgoing, Output, Record, Telemetry
-from shared.resend.delivery import Attempt, PreparedMessage, was_answered
+from shared.resend.delivery import Attempt, Delivery, PreparedMessage, was_answered
 from shared.resend.evidence import Answer, Question, may_look
 from shared.resend.hub_sink import sink_of
 from shared.resend.ledger import DONE, OPEN, REFUSED, SENDING, SENT, Ledger
@@ -83,18 +83,16 @@ class WatchedOutput:
         await self._output.close()
 
 
-class PipelineDelivery:
+class PipelineDelivery(Delivery):
     """
-    Sends messages through pipelines, those of one partition together; a `Delivery`, whose `prepare` is a subclass's.
+    Sends messages through pipelines, those of one partition together; `prepare` is a subclass's.
 
     The pipeline keeps the order of sessions. A message that an interrupted run may have sent is sent again.
     """
 
-    keeps_order = begins_with_one = False
-
     def __init__(self, ledger: Ledger) -> None:
         """Send once it is `opened`."""
-        self.ledger = ledger
+        super().__init__(ledger)
         self.outcomes: Counter[Outcome] = Counter()
         self.doubtful: set[str] = set()
         """The keys of messages that an interrupted run may have sent."""
@@ -182,13 +180,10 @@ class PipelineDelivery:
         """Let the pipeline of *task* forget what it has sent: the next message may only look like one of those."""
         self._pipelines[task].forget()
 
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing shows it
+    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:
         """Return that nothing is known."""
         self.doubtful.update(question.key for question in questions)
-        return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
-
-    async def end(self) -> None:
-        """Leave the targets as they are: it marks none."""
+        return await super().answers(to, questions, stopping)
 
     def _is_done(self, key: str) -> bool:
         return self.ledger.state(key) in DONE

@@ -26,7 +26,7 @@ from shared.errors import LockLost, TargetRefused, TargetUnavailable
 from shared.resend.letters import Letter
 from shared.resend.peek import keys_in
 from shared.resend.places import Place
-from shared.resend.source import LockedMessage, SessionUnavailable, Supply
+from shared.resend.source import LockedMessage, SessionUnavailable, Source, Supply
 
 _CANNOT_BE_LOCKED = "com.microsoft:session-cannot-be-locked"
 _SESSION_LOCKED = (_CANNOT_BE_LOCKED, "com.microsoft:timeout")
@@ -49,8 +49,8 @@ class _Span(NamedTuple):
     duration: float
 
 
-class Receiver:
-    """Receives from one queue, subscription or dead-letter queue, or from one session of it; it is a `Source`."""
+class Receiver(Source):
+    """Receives from one queue, subscription or dead-letter queue, or from one session of it."""
 
     removes = True
 
@@ -166,8 +166,7 @@ class Receiver:
             lost += await by_halves(due[start : start + _TOKENS_AT_ONCE], self._renew_some, MessageLockLostError)
         return lost
 
-    @staticmethod
-    def may_send(message: LockedMessage) -> bool:
+    def may_send(self, message: LockedMessage) -> bool:
         """Return whether the lock lasts long enough to send the message and complete it."""
         return message.left > _SEND_ABOVE
 

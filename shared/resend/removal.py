@@ -1,11 +1,9 @@
 """Messages that are removed and not sent."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from shared.protocols import Outgoing
-from shared.resend.delivery import Attempt, PreparedMessage
-from shared.resend.evidence import Answer, Question
+from shared.resend.delivery import Attempt, Delivery, PreparedMessage
 from shared.resend.ledger import SENT, Ledger, MemoryStore
 from shared.resend.letters import Letter
 from shared.resend.places import Destination
@@ -13,18 +11,16 @@ from shared.resend.places import Destination
 _NOWHERE = Destination("", "", "")
 
 
-class Removal:
+class Removal(Delivery):
     """
-    Sends nothing, so that a run only removes its messages; it is a `Delivery`.
+    Sends nothing, so that a run only removes its messages.
 
     A run that was interrupted has left what it has not removed, so no record and no order are needed.
     """
 
-    keeps_order = begins_with_one = False
-
     def __init__(self) -> None:
         """Keep a ledger that ends with the run."""
-        self.ledger = Ledger(MemoryStore(), "")
+        super().__init__(Ledger(MemoryStore(), ""))
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage:  # noqa: ARG002 - nothing is sent
         """Return a message without its content."""
@@ -35,10 +31,3 @@ class Removal:
         keys = [message.key for message in messages]
         await self.ledger.note(SENT, keys, str(_NOWHERE))
         return Attempt(keys)
-
-    async def answers(self, to: str, questions: Sequence[Question], stopping: asyncio.Event) -> Mapping[str, Answer]:  # noqa: ARG002 - nothing is sent
-        """Return nothing: no send is ever interrupted."""
-        return {}
-
-    async def end(self) -> None:
-        """Do nothing: there is no target."""

@@ -2,10 +2,11 @@
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import TargetUnavailable
@@ -44,31 +45,30 @@ class SessionUnavailable(TargetUnavailable):
     """A session that cannot be worked on now; the others can."""
 
 
-class Source(Protocol):
-    """Where messages come from, locked or at least not lost."""
+class Source(ABC):
+    """Where messages come from, locked or at least not lost: here without locks, and what is completed stays."""
 
-    removes: bool
+    removes = False
     """Whether what is completed leaves the source; the ledger then has it as completed."""
 
+    @abstractmethod
     async def receive(self, count: int, seconds: float) -> list[LockedMessage] | None:
         """Return some messages, about *count*, none if nothing comes for *seconds*, and None after the last one."""
-        ...
 
-    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - they stay
         """Remove messages; return those that could not be removed."""
-        ...
+        return []
 
-    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:  # noqa: B027 - no locks
         """Make messages available to other receivers again."""
-        ...
 
-    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
+    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - no locks
         """Renew the locks that end soon; return the messages whose lock was lost."""
-        ...
+        return []
 
-    def may_send(self, message: LockedMessage) -> bool:
+    def may_send(self, message: LockedMessage) -> bool:  # noqa: ARG002 - no locks
         """Return whether the lock lasts long enough to send the message and complete it."""
-        ...
+        return True
 
 
 type OpenSource = Callable[[str | None], AbstractAsyncContextManager[Source]]
@@ -85,25 +85,8 @@ class Supply(NamedTuple):
     """Returns the keys of what is still there, to find out what another receiver has taken meanwhile."""
 
 
-class UnlockedSource:
-    """A source whose messages nobody else takes, so that there are no locks."""
-
-    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
-        """Do nothing."""
-
-    async def renew(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - no locks
-        """Lose none."""
-        return []
-
-    def may_send(self, message: LockedMessage) -> bool:  # noqa: ARG002 - no locks
-        """Return True."""
-        return True
-
-
-class CopySource(UnlockedSource):
+class CopySource(Source):
     """Copies that are read once, in their order, and that stay where they are."""
-
-    removes = False
 
     def __init__(self, pages: AsyncGenerator[Iterable[tuple[str, Letter]]]) -> None:
         """Read the copies that *pages* yields, some at a time, each with its key."""
@@ -121,10 +104,6 @@ class CopySource(UnlockedSource):
         async for page in self._pages:
             return [LockedMessage.without_lock(key, letter) for key, letter in page]
         return None
-
-    async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:  # noqa: ARG002 - they stay
-        """Return none: they are done."""
-        return []
 
 
 def copies(pages: AsyncGenerator[Iterable[tuple[str, Letter]]]) -> Supply:

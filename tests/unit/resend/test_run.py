@@ -1,14 +1,16 @@
 """One run with a source, a target and a ledger in memory; `tests/simulation` has what depends on moments."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from shared.ends.azure_amqp.raw_link import Delivery
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
+from shared.resend.agenda import Hold
 from shared.resend.delivery import Attempt, PreparedMessage
 from shared.resend.evidence import Answer, Question
 from shared.resend.ledger import COMPLETED, REFUSED, SENDING, SENT, Ledger, MemoryStore
@@ -17,14 +19,14 @@ from shared.resend.options import Options, Unclear
 from shared.resend.places import Destination
 from shared.resend.removal import Removal
 from shared.resend.run import NOT_REACHED, Result, Run
-from shared.resend.source import CopySource, LockedMessage, Supply, UnlockedSource
+from shared.resend.source import CopySource, LockedMessage, Source, Supply
 from tests.messages import ORIGIN, delivered
 
 EAST = Destination("east", "east", "orders")
 LETTER = Letter(delivered(1), ORIGIN)
 
 
-class Entity(UnlockedSource):
+class Entity(Source):
     """Gives its messages, a few at a time; one whose completion fails comes again."""
 
     removes = True
@@ -176,3 +178,18 @@ def test_locks_are_renewed_while_a_target_is_looked_at() -> None:
     source = Renewed(["a"])
     result = run(source, Slow(TargetUnavailable("silent"), answers={"a": Answer.SENT}), {"a": None})
     assert (result.is_complete, source.keys) == (True, [])
+
+
+def test_every_message_that_cannot_be_read_is_held_until_the_end() -> None:
+    """One that is not would come again when its lock ends, and be dead-lettered after some deliveries."""
+    given_back: list[LockedMessage] = []
+
+    class Locked(Entity):
+        async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+            given_back.extend(messages)
+
+    unreadable = [LockedMessage(None, Delivery(number, b"", b"?"), None, 0.0, 1.0) for number in (1, 2)]
+    hold = Hold()
+    assert [hold.keep_back(message) for message in [*unreadable, unreadable[0]]] == [True, True, False]
+    asyncio.run(hold.give_back(Locked([])))
+    assert given_back == unreadable
