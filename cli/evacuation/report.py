@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,9 +14,8 @@ import typer
 from cli.evacuation.evacuation import Evacuation, EvacuationResult
 from cli.evacuation.gate import DISTRIBUTION_SECONDS, Gate
 from cli.evacuation.pairs import Pair
-from cli.evacuation.sessions import STATE
 from cli.evacuation.survey import Estimate, Share, Survey, survey
-from cli.letters.ledger_file import ledger_of
+from cli.evacuation.verdicts import MOVED, UNCLEAR, verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_left
 from cli.output import print_counts
 from cli.signals import stopped_by_signals
@@ -26,12 +24,8 @@ from cli.topology.sites import open_client
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
 from shared.printable import printable
-from shared.private_file import open_private
-from shared.resend.edits import resent_key
-from shared.resend.ledger import COMPLETED, OPEN, SENT, Entry, Ledger
 from shared.resend.options import Options
-from shared.resend.peek import peek
-from shared.resend.places import Destination, Place
+from shared.resend.places import Destination
 from shared.tasks.files import Configuration
 
 FOLDER = Path("build/evacuation")
@@ -202,78 +196,3 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         typer.echo(f"the target cannot be read for the verdicts: {printable(str(error))}", err=True)
     print_end(result.error, is_stopped=result.is_stopped)
     return is_there
-
-
-MOVED, LEFT, UNCLEAR, TAKEN = "moved", "left", "unclear", "taken at the source"
-
-
-def verdicts_path(folder: Path, pair: Pair) -> Path:
-    """Return the file with the verdicts of the messages of an entity."""
-    return ledger_of(pair.source, folder).with_suffix(".verdicts.jsonl")
-
-
-async def write_verdicts(
-    path: Path,
-    pair: Pair,
-    ledgers: Mapping[Place, Ledger],
-    left: Mapping[tuple[Share, str], str],
-    settings: Mapping[str, str],
-) -> Counter[str]:
-    """
-    Write a line for each message that this round has moved or left, and return the number of each verdict.
-
-    A round are the runs until nothing is left. One without any message leaves the file of the round before.
-    """
-    counts: Counter[str] = Counter()
-    lines: list[str] = []
-    there = await _copies(pair, ledgers, settings)
-    for place, ledger in ledgers.items():
-        of_place = {
-            key: (share, text)
-            for (share, key), text in left.items()
-            if (share is Share.DEAD) == place.is_dead_letter_queue
-        }
-        entries = {
-            key: entry
-            for key, entry in ledger.entries.items()
-            if not key.startswith(STATE) and (entry.run > ledger.finished or key in of_place)
-        }
-        for key in [*entries, *(each for each in of_place if each not in entries)]:
-            line = _line(key, entries.get(key), of_place.get(key))
-            if line["verdict"] == MOVED:
-                line["is_there"] = (place, key) in there
-                counts["there"] += (place, key) in there
-            counts[str(line["verdict"])] += 1
-            lines.append(json.dumps({"entity": str(place), **line}) + "\n")
-    if lines:
-        with open_private(path, "w") as file:
-            file.writelines(lines)
-    return counts
-
-
-def _line(key: str, entry: Entry | None, left: tuple[Share, str] | None) -> dict[str, object]:
-    number, _, enqueued = key.partition("/")
-    share = left[0].value if entry is None and left is not None else "" if entry is None else entry.share
-    line: dict[str, object] = {"sequence_number": number, "enqueued_time": enqueued, "was": share}
-    if entry is not None and entry.state in (SENT, COMPLETED):
-        line |= {"verdict": MOVED, "to": entry.to, "new_number": entry.number}
-    elif entry is not None and entry.state in OPEN:
-        line |= {"verdict": UNCLEAR, "to": entry.to}
-    else:
-        line["verdict"] = TAKEN if left is None else LEFT
-    return line if left is None else line | {"reason": left[1]}
-
-
-async def _copies(pair: Pair, ledgers: Mapping[Place, Ledger], settings: Mapping[str, str]) -> set[tuple[Place, str]]:
-    """Return the places and keys of the messages whose copies are at the target now."""
-    found: set[tuple[Place, str]] = set()
-    if pair.target_forwards:
-        return found  # nothing was moved there
-    for target in (pair.target,) if pair.is_topic else (pair.target, pair.target.dead_letters()):
-        async with contextlib.aclosing(peek(target, settings)) as letters:
-            async for letter, _ in letters:
-                for place, ledger in ledgers.items():
-                    key = resent_key(letter, place, ledger)
-                    if key is not None:
-                        found.add((place, key))
-    return found
