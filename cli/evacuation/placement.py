@@ -48,6 +48,8 @@ class PlacementDelivery(MoveDelivery):
         super().__init__(pair, share, scene, ledger, outputs)
         self._targets = targets
         self._patience = patience
+        self._end: TargetRefused | None = None
+        """Why nothing more may be sent."""
 
     def parts(self, messages: Sequence[PreparedMessage]) -> Iterable[Sequence[PreparedMessage]]:
         """Return the messages of one session together."""
@@ -60,7 +62,9 @@ class PlacementDelivery(MoveDelivery):
         return session_id if self.pair.requires_session else None
 
     async def send_part(self, messages: Sequence[PreparedMessage], result: Attempt) -> None:
-        """Send *messages* of one session, if it is free at the target."""
+        """Send *messages* of one session, if it is free at the target; raises TargetRefused after the first loss."""
+        if self._end is not None:
+            raise self._end
         try:
             await self._targets.of(self._session_of(messages[0].outgoing.session_id))
         except SessionUnavailable as error:
@@ -74,9 +78,12 @@ class PlacementDelivery(MoveDelivery):
         placed = await self._place(receiver, accepted)
         await self.ledger.note(SENT, placed, str(self.pair.destination))
         result.sent += [key for key in accepted if key in placed]
-        if len(placed) < len(accepted):
+        taken = [key for key in accepted if key not in placed]
+        if taken:
             text = "another receiver took it, or it was dropped as a duplicate; stop the receivers there"
-            raise TargetRefused(f"{self.pair.target} accepted a message, and it was not there to be set aside: {text}")
+            refused = f"{self.pair.target} accepted a message, and it was not there to be set aside: {text}"
+            result.rejected |= dict.fromkeys(taken, refused)
+            result.error = self._end = TargetRefused(refused)
 
     def visible(self, destination: Destination) -> tuple[Sequence[Place], Place | None]:
         """Return the target, and its dead-letter queue where copies are set aside there."""
