@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus.management import (
@@ -29,7 +28,7 @@ from cli.files import whole_file
 from cli.topology.settings import CORRELATION, pascal
 from shared.ends.service_bus.administration import translating
 from shared.errors import ConfigError, Problem
-from shared.resend.places import Destination
+from shared.resend.places import Destination, file_of
 
 DISTRIBUTION_SECONDS = 30.0
 """A topic gives copies to its subscriptions, by their rules, seconds after it has accepted a message."""
@@ -46,7 +45,7 @@ class Gate:
         """Change the rules through *client*; keep the original ones in *folder*."""
         self._topic = topic
         self._client = client
-        self._file = folder / topic.site / f"{quote(topic.entity.lower(), safe='')}.rules.json"
+        self._file = folder / f"{file_of(topic)}.rules.json"
 
     @property
     def is_closed(self) -> bool:

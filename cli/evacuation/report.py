@@ -16,7 +16,7 @@ from cli.evacuation.gate import DISTRIBUTION_SECONDS, Gate
 from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Estimate, Share, Survey, survey
 from cli.evacuation.verdicts import MOVED, UNCLEAR, verdicts_path, write_verdicts
-from cli.letters.report import print_end, print_left
+from cli.letters.report import print_end, print_rest
 from cli.output import print_counts
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
@@ -98,7 +98,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                     if is_idle:
                         left = found[pair.source].left
                         typer.echo(str(pair))
-                        print_left((key, reason) for (_, key), reason in left.items())
+                        print_rest(0, ((key, reason) for (_, key), reason in left.items()))
                         _print_unseen(pair)
                         results.append(not left and not pair.unseen)
                         continue
@@ -174,9 +174,8 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
     print_counts(
         *((result.moved[share], f"moved: {share}") for share in Share),
         (result.states, "session states moved"),
-        (result.gone, "gone: they have expired, or another receiver has taken them meanwhile"),
     )
-    print_left((key, reason) for (_, key), reason in result.left.items())
+    print_rest(result.gone, ((key, reason) for (_, key), reason in result.left.items()))
     _print_unseen(pair)
     if pair.pause is not None and result.left:
         typer.echo(f"  {pair.pause.advice}")

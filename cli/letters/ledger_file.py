@@ -3,20 +3,19 @@
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 from cli.files import SyncedLines, locked
 from shared.errors import TargetRefused
 from shared.private_file import open_private
 from shared.resend.ledger import MemoryStore
-from shared.resend.places import Place
+from shared.resend.places import Place, file_of
 
 _FOLDER = Path("build/resend")
 
 
 def ledger_of(place: Place, folder: Path = _FOLDER) -> Path:
-    """Return the ledger for the messages of *place*; names are compared without regard to case, as Azure's."""
-    return folder / place.site / f"{quote(place.entity.lower(), safe='')}.jsonl"
+    """Return the ledger for the messages of *place*."""
+    return folder / f"{file_of(place)}.jsonl"
 
 
 class LedgerFile:

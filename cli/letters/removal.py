@@ -62,7 +62,7 @@ async def drop(
     run = Run(supply_of(place, os.environ), Removal(), found.sessions, Options(patience=wait))
     result = await run_to_end(run, "dropped", len(found.sessions))
     typer.echo(f"{result.completed:>8,} dropped")
-    print_rest(result)
+    print_rest(result.gone, result.left.items())
     print_end(result.error, is_stopped=result.is_stopped)
     return not result.left and result.error is None and not found.unreachable
 

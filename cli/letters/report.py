@@ -22,7 +22,6 @@ from shared.resend.inventory import Inventory
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.resend.places import Place
-from shared.resend.run import Result
 from shared.resend.selection import Selection
 
 _LONGEST_REASON = 32
@@ -167,14 +166,9 @@ def announce(found: Inventory, verb: str) -> bool:
     return True
 
 
-def print_rest(result: Result) -> None:
-    """Print how many messages were not done: gone, or left for each reason."""
-    print_counts((result.gone, "gone: they have expired, or another receiver has taken them meanwhile"))
-    print_left(result.left.items())
-
-
-def print_left(left: Iterable[tuple[str, str]]) -> None:
-    """Print how many messages were left for each reason, and the first of them; *left* are their keys and reasons."""
+def print_rest(gone: int, left: Iterable[tuple[str, str]]) -> None:
+    """Print how many messages were *gone*, and *left* for each reason with the first of them: keys and reasons."""
+    print_counts((gone, "gone: they have expired, or another receiver has taken them meanwhile"))
     numbers: dict[str, list[str]] = {}
     for key, reason in left:
         numbers.setdefault(reason, []).append(key.partition("/")[0])

@@ -102,7 +102,7 @@ async def _pages(letters: Iterator[Letter]) -> AsyncGenerator[list[tuple[str, Le
 def _print_result(result: Result, ledger: Ledger, *, stays: bool) -> None:
     typer.echo(f"{result.sent:>8,} sent")
     print_counts((result.sent_before, f"{'not sent' if stays else 'completed'}: an earlier run had sent them"))
-    print_rest(result)
+    print_rest(result.gone, result.left.items())
     counts = f"{ledger.count(COMPLETED):,} completed, {ledger.count(SENDING, SENT):,} open"
     typer.echo(f"ledger: {ledger.where} ({counts})")
     print_end(result.error, is_stopped=result.is_stopped)

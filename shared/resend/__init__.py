@@ -11,6 +11,6 @@ The one engine that sends messages again: what was given up, what is missing, an
 5. The `ledger` has each step before the next one is taken. After an interruption, `evidence` finds out what arrived.
 6. The source is settled last.
 
-`run.Run` is all of it. Commands, and the dashboard's resend (`step`), are definitions: a supply of messages, a delivery,
-and the ledger that the delivery writes. An evacuation overrides steps of `delivery.TargetDelivery`.
+`run.Run` is all of it. Commands, and the dashboard's resend (`step`), are definitions: a supply of messages, and a
+delivery with its ledger. An evacuation overrides steps of `delivery.TargetDelivery`.
 """

@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from urllib.parse import quote
 
 from shared.errors import ConfigError, Problem
-from shared.resend.places import Place
+from shared.resend.places import Place, file_of
 from shared.stores.container import BlobContainer
 from shared.stores.leased_blob import BlobInUse, LeasedBlob
 
@@ -16,9 +15,9 @@ class LedgerBlob:
     """The lines of a ledger in a blob with a lease; it implements `shared.resend.ledger.LedgerStore`."""
 
     def __init__(self, container: BlobContainer, place: Place) -> None:
-        """Use the blob for the messages of *place*; names are compared without regard to case, as Azure's."""
+        """Use the blob for the messages of *place*."""
         self._container = container
-        self._name = f"{_FOLDER}/{place.site}/{quote(place.entity.lower(), safe='')}.jsonl"
+        self._name = f"{_FOLDER}/{file_of(place)}.jsonl"
         self._blob: LeasedBlob
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import quote
 
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
@@ -75,6 +76,11 @@ class Destination(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.site}/{self.entity}"
+
+
+def file_of(place: Place | Destination) -> str:
+    """Return the name of an entity as that of a file; names are compared without regard to case, as Azure's."""
+    return f"{place.site}/{quote(place.entity.lower(), safe='')}"
 
 
 def place_at(alias: str, entity: str, configuration: Configuration) -> Place:
