@@ -68,7 +68,8 @@ def repair(
     from cli.letters.report import print_end
     from cli.output import print_only_shown
     from cli.repair.manifest import ledger_of, read
-    from cli.repair.repair import GOOD, Repair, Report, State, ledger_in
+    from cli.repair.repair import Repair, ledger_in
+    from cli.repair.search import GOOD, Report, State
     from shared.printable import printable
     from shared.resend.places import entity_named
     from shared.tasks.files import load

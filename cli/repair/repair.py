@@ -8,65 +8,26 @@ and journal records.
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from enum import StrEnum
-from typing import NamedTuple
 
 from cli.letters.ledger_file import LedgerFile
-from cli.repair.copies import Contents, Copy, as_it_entered, dead_letters_of, event
+from cli.repair.copies import as_it_entered
 from cli.repair.manifest import Missing
+from cli.repair.search import Case, Report, Search, State, as_it_is_there, name_of
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.protocols import Outcome, Outgoing
 from shared.resend.delivery import Attempt, PreparedMessage
-from shared.resend.ledger import DONE, OPEN, Ledger
+from shared.resend.ledger import Ledger
 from shared.resend.letters import Letter
 from shared.resend.pipeline_delivery import HOLD, OPTIONS, PipelineDelivery
-from shared.resend.places import Place, place_at
+from shared.resend.places import Place
 from shared.resend.run import Run
 from shared.resend.source import copies
 from shared.tasks.files import Configuration
-from shared.tasks.models import TaskFile
-
-
-class State(StrEnum):
-    """The result of a repair for one message."""
-
-    FOUND = "found"
-    SENT = "sent"
-    WITHHELD = "withheld"
-    DONE = "done before"
-    THERE = "there already"
-    WAITS = "waits"
-    EXPIRED = "expired"
-    LOST = "no copy"
-    LEFT = "left alone"
-    FAILED = "failed"
-
 
 _FAILURES_IN_A_ROW = 3
 _AGAIN = "; an earlier repair was interrupted or got no answer: it may arrive twice"
-
-GOOD = (State.FOUND, State.SENT, State.WITHHELD, State.DONE, State.THERE, State.WAITS, State.EXPIRED)
-
-
-class Report(NamedTuple):
-    """The result of a repair for one message, with an explanation."""
-
-    message: Missing
-    state: State
-    text: str
-
-
-class Case(NamedTuple):
-    """A missing message, a copy of it, and where the copy is to go."""
-
-    missing: Missing
-    copy: Copy
-    there: Sequence[str]
-    """The target queues that have the message."""
-    only_for: Sequence[str]
-    """The targets that lack it, none for all."""
 
 
 class Repair(PipelineDelivery):
@@ -92,14 +53,13 @@ class Repair(PipelineDelivery):
         super().__init__(ledger)
         self._configuration = configuration
         self._settings = settings
-        self._places = places
         self._report = report
-        self._sends_expired = sends_expired
-        self._consumer_group = consumer_group
+        self._search = Search(
+            configuration, settings, places, ledger, sends_expired=sends_expired, consumer_group=consumer_group
+        )
         self._case: Case
         """The one in hand: they come one at a time."""
         self._failures: Counter[str] = Counter()
-        self._contents_by_place: dict[tuple[str, Place], Contents] = {}
 
     async def run(self, messages: Iterable[Missing], *, is_sending: bool, hold: timedelta = HOLD) -> BuswayError | None:
         """Send what is missing, or only show it; return the error that has ended the repair early."""
@@ -122,7 +82,7 @@ class Repair(PipelineDelivery):
         """Yield a copy of each message that is to be sent, one at a time; the others are reported."""
         for missing in manifest:
             try:
-                found = await self._look_for(missing)
+                found = await self._search.look_for(missing)
             except BuswayError as error:
                 found = Report(missing, State.FAILED, str(error))
             if isinstance(found, Report):
@@ -135,7 +95,7 @@ class Repair(PipelineDelivery):
     async def _show(self, manifest: Iterable[Missing]) -> None:
         """Report where the copies are, and send none."""
         async for _ in self._copies(manifest):
-            self._report(Report(self._case.missing, State.FOUND, f"in {_name(self._case.copy)}"))
+            self._report(Report(self._case.missing, State.FOUND, f"in {name_of(self._case.copy)}"))
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a copy for the pipeline of its task, or that the task has failed too often."""
@@ -172,10 +132,10 @@ class Repair(PipelineDelivery):
             self._report(Report(missing, State.WITHHELD, text))
             return attempt
         if there and not only_for:
-            self._report(_as_it_is_there(missing, there))
+            self._report(as_it_is_there(missing, there))
             return attempt
         where = f" to {', '.join(only_for)} only" if only_for else ""
-        text = f"the copy in {_name(copy)}{where}" + (_AGAIN if is_doubtful else "")
+        text = f"the copy in {name_of(copy)}{where}" + (_AGAIN if is_doubtful else "")
         self._report(Report(missing, State.SENT, text))
         return attempt
 
@@ -188,115 +148,7 @@ class Repair(PipelineDelivery):
         case = self._case
         return f"{self._configuration.site(alias)}/{entity}" in {*case.there, *case.missing.arrived}
 
-    async def _look_for(self, missing: Missing) -> Case | Report:
-        """Return what is to be sent, or a report why there is nothing to send."""
-        skipped = self._reason_to_skip(missing)
-        if skipped is not None:
-            return skipped
-        task = self.tasks[missing.task]
-        there = await self._at_targets(task, missing)
-        lacking = self._lacking(task, missing, there)
-        is_there = bool(there) and not lacking
-        # What an interrupted repair has sent gets its records, as if it was sent now, if there is a copy.
-        if is_there and self.ledger.state(missing.key) not in OPEN:
-            return _as_it_is_there(missing, there)
-        stays = None if is_there else await self._reason_to_leave(task, missing, lacking)
-        if stays is not None:
-            return stays
-        copy = await self._copy(task, missing)
-        if copy is not None:
-            return Case(missing, copy, there, lacking)
-        if is_there:
-            return _as_it_is_there(missing, there)
-        return Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
-
-    def _reason_to_skip(self, missing: Missing) -> Report | None:
-        """Return the reason why this repair must not send a message, or None."""
-        if self.ledger.state(missing.key) in DONE:
-            return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self.ledger.where})")
-        if missing.has_expired and not self._sends_expired:
-            return Report(missing, State.EXPIRED, "its source expired it before it was sent; --expired sends it too")
-        if missing.task not in self.tasks:
-            known = ", ".join(self.tasks)
-            return Report(missing, State.LEFT, f"no task has this name; the tasks are {known}")
-        source = self.tasks[missing.task].source
-        if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
-            text = f"it entered {missing.site}/{missing.entity}, but the task's source is now {source.entity}"
-            return Report(missing, State.LEFT, text)
-        return None
-
-    async def _reason_to_leave(self, task: TaskFile, missing: Missing, lacking: Sequence[str]) -> Report | None:
-        """Return a report if parts of a message arrived, or if it is still in its source, or None."""
-        if missing.copies and not lacking:
-            return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
-        source = task.source
-        if source.hub is None:
-            contents = await self._contents(task, place_at(source.connection, source.entity, self._configuration))
-            is_numbered = missing.sequence_number is not None
-            waiting = contents.numbered(missing) if is_numbered else contents.alike(missing)
-            if waiting is not None:
-                return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
-        return None
-
-    async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
-        if task.source.hub is not None:
-            return await event(self._configuration, task, self._settings, missing, self._consumer_group)
-        for place in self._places_of(task, missing):
-            found = (await self._contents(task, place)).alike(missing)
-            if found is not None:
-                return found
-        return None
-
-    def _places_of(self, task: TaskFile, missing: Missing) -> list[Place]:
-        """Return the entities that may have a copy of a message of a queue or subscription."""
-        taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
-        tapped = [place_at(source.connection, source.entity, self._configuration) for source in taps]
-        return list(dict.fromkeys([*dead_letters_of(task, self._configuration), *tapped, *self._places]))
-
-    def _names_of_places(self, task: TaskFile, missing: Missing) -> str:
-        if task.source.hub is not None:
-            return f"the retained events of {self._configuration.site(task.source.connection)}/{task.source.hub}"
-        names = ", ".join(map(str, self._places_of(task, missing)))
-        return names or "any entity: its source has no dead-letter queue; use --copies"
-
-    async def _at_targets(self, task: TaskFile, missing: Missing) -> list[str]:
-        """Return the target queues of the task that have a copy; a consumed one cannot be seen."""
-        there = []
-        for target in task.targets():
-            if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
-                place = place_at(target.connection, target.queue, self._configuration)
-                found = (await self._contents(task, place)).alike(missing)
-                if found is not None:
-                    there.append(_name(found))
-        return list(dict.fromkeys(there))
-
-    def _lacking(self, task: TaskFile, missing: Missing, there: Sequence[str]) -> list[str]:
-        """Return the targets that lack a message which other targets have, none if they are not known for sure."""
-        if missing.copies != len(missing.arrived):
-            return []  # of a part there may be several
-        having = {*there, *missing.arrived}
-        routes = [
-            [f"{self._configuration.site(target.connection)}/{target.entity}" for target in route.targets]
-            for route in task.routes
-        ]
-        possible = [names for names in routes if len(names) == missing.expected > 1 and having and having <= {*names}]
-        return [name for name in possible[0] if name not in having] if len(possible) == 1 else []
-
-    async def _contents(self, task: TaskFile, place: Place) -> Contents:
-        key = task.task, place
-        if key not in self._contents_by_place:
-            self._contents_by_place[key] = await Contents.of(place, task, self._settings)
-        return self._contents_by_place[key]
-
 
 def ledger_in(file: LedgerFile, *, is_sending: bool) -> Ledger:
-    """Return the ledger of repairs in *file*; only to be read, unless the repair is to *apply*."""
+    """Return the ledger of repairs in *file*; only read unless the repair *is_sending*."""
     return Ledger(file if is_sending else file.copy(), "repair")
-
-
-def _as_it_is_there(missing: Missing, there: Sequence[str]) -> Report:
-    return Report(missing, State.THERE, f"is in {' and '.join(there)}")
-
-
-def _name(copy: Copy) -> str:
-    return f"{copy.place.site}/{copy.place.entity}"

@@ -16,7 +16,8 @@ from azure.servicebus import ServiceBusMessage
 from busway_broker.core.namespace import Namespace
 from cli.letters.ledger_file import LedgerFile
 from cli.repair.manifest import ledger_of, read
-from cli.repair.repair import Repair, Report, State, ledger_in
+from cli.repair.repair import Repair, ledger_in
+from cli.repair.search import Report, State
 from host.dotnet_message import reencode
 from host.dotnet_values import CannotReceive
 from shared.tasks.files import load

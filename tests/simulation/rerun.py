@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 from cli.repair.manifest import Missing
-from cli.repair.repair import GOOD, State
+from cli.repair.search import GOOD, State
 from cli.replay.plan import Plan, Position
 from shared.assembly.journals import actions_of
 from shared.journal.imprints import Imprinter

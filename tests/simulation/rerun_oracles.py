@@ -14,7 +14,7 @@ The oracles of a history in which an operator repaired or replayed.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from cli.repair.repair import GOOD, Report, State
+from cli.repair.search import GOOD, Report, State
 from shared.message.metadata import SEQUENCE
 from tests.simulation import oracles
 from tests.simulation.copies import properties_of

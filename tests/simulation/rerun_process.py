@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.repair.manifest import Missing
-from cli.repair.repair import Repair, Report
+from cli.repair.repair import Repair
+from cli.repair.search import Report
 from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
 from cli.replay.plan import Plan
