@@ -25,6 +25,7 @@ from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.peek import keys_in
 from shared.resend.places import Place, Scene
+from shared.resend.receiver import management_of
 from shared.resend.run import NOT_REACHED, Result, Run
 from shared.resend.source import OpenSource, Supply
 from shared.tasks.files import Configuration
@@ -109,7 +110,8 @@ class Evacuation:
         try:
             while not self._is_over():
                 found = await survey(self._pair, self._settings, result.left)
-                await self._scheduling(outputs).recognise(found)
+                async with self._scheduling(outputs) as scheduling:
+                    await scheduling.recognise(found)
                 result.left |= found.left
                 if found.count:
                     await self._move(found, outputs)
@@ -149,8 +151,7 @@ class Evacuation:
             delivery: MoveDelivery
             open_source: OpenSource
             if share is Share.SCHEDULED:
-                scheduling = self._scheduling(outputs)
-                delivery = await stack.enter_async_context(scheduling.opened())
+                delivery = scheduling = await stack.enter_async_context(self._scheduling(outputs))
                 open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
             else:
                 kind = partial(DeferredReceiver, wanted=wanted) if share is Share.DEFERRED else MovingReceiver
@@ -169,11 +170,13 @@ class Evacuation:
             # The session at the target is free for its applications.
             await self._targets.close()
 
-    def _scheduling(self, outputs: Mapping[str, Output]) -> ScheduleDelivery:
+    @contextlib.asynccontextmanager
+    async def _scheduling(self, outputs: Mapping[str, Output]) -> AsyncIterator[ScheduleDelivery]:
         source = self._pair.source
         self.ledgers[source].share = Share.SCHEDULED
         scene = Scene(source, self._configuration, self._settings)
-        return ScheduleDelivery(self._pair, scene, self.ledgers[source], outputs)
+        async with management_of(self._pair.target, self._settings) as target:
+            yield ScheduleDelivery(self._pair, scene, self.ledgers[source], outputs, target)
 
     async def _finish(self, found: Survey) -> None:
         if not self._pair.requires_session or self._pair.forwards:

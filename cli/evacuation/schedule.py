@@ -7,7 +7,7 @@ as an active message. If that is too late too, the next survey recognises it by 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from azure.core.exceptions import AzureError
@@ -40,16 +40,12 @@ _AT_TARGET = (SENDING, ACCEPTED, SENT)
 class ScheduleDelivery(MoveDelivery):
     """Schedules messages at the target."""
 
-    def __init__(self, pair: Pair, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output]) -> None:
-        """Schedule messages of the entity of *scene*; `opened` opens the connection."""
+    def __init__(
+        self, pair: Pair, scene: Scene, ledger: Ledger, outputs: Mapping[str, Output], target: ManagementConnection
+    ) -> None:
+        """Schedule messages of the entity of *scene* over the connection *target*."""
         super().__init__(pair, Share.SCHEDULED, scene, ledger, outputs)
-        self._target: ManagementConnection
-
-    @contextlib.asynccontextmanager
-    async def opened(self) -> AsyncIterator[Self]:
-        """Open the connection to the target."""
-        async with management_of(self.pair.target, self.scene.settings) as self._target:
-            yield self
+        self._target = target
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return *letter* with the time for which it is scheduled, or why it cannot be scheduled."""
@@ -86,7 +82,6 @@ class ScheduleDelivery(MoveDelivery):
     ) -> Sequence[BuswayError | int | None]:
         """Schedule *messages*; one that the target refuses does not keep the others from it."""
         answers: dict[str, BuswayError | int] = {}
-        failed: BuswayError | None = None
 
         async def schedule(some: Sequence[PreparedMessage]) -> None:
             outgoing = [message.outgoing for message in some]
@@ -102,8 +97,8 @@ class ScheduleDelivery(MoveDelivery):
         try:
             await by_halves(messages, schedule, MessageRejected)
         except (TargetUnavailable, TargetRefused) as error:
-            failed = error
-        return [answers.get(message.key, failed) for message in messages]
+            return [answers.get(message.key, error) for message in messages]
+        return [answers[message.key] for message in messages]
 
     async def undo(self, keys: Sequence[str]) -> None:
         """Cancel copies at the target; one that is due there too stays, and is ACCEPTED."""
