@@ -5,7 +5,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -98,7 +98,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                     if is_idle:
                         left = found[pair.source].left
                         typer.echo(str(pair))
-                        print_rest(0, ((key, reason) for (_, key), reason in left.items()))
+                        _print_rest(0, left)
                         _print_unseen(pair)
                         results.append(not left and not pair.unseen)
                         continue
@@ -122,6 +122,13 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
 def _moves(pair: Pair, found: Survey) -> bool:
     """Return whether an entity has messages that can be moved, or may have states of sessions."""
     return bool(found.count or found.due) or (pair.requires_session and not pair.forwards)
+
+
+def _print_rest(gone: int, left: Mapping[tuple[Share, str], str]) -> None:
+    """Print what is left; the numbers of dead letters are those of another entity."""
+    print_rest(gone, ((key, reason) for (share, key), reason in left.items() if share is not Share.DEAD))
+    dead = ((key, reason) for (share, key), reason in left.items() if share is Share.DEAD)
+    print_rest(0, dead, " of the dead-letter queue")
 
 
 def _print_unseen(pair: Pair) -> None:
@@ -175,7 +182,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         *((result.moved[share], f"moved: {share}") for share in Share),
         (result.states, "session states moved"),
     )
-    print_rest(result.gone, ((key, reason) for (_, key), reason in result.left.items()))
+    _print_rest(result.gone, result.left)
     _print_unseen(pair)
     if pair.pause is not None and result.left:
         typer.echo(f"  {pair.pause.advice}")

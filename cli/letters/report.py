@@ -166,8 +166,8 @@ def announce(found: Inventory, verb: str) -> bool:
     return True
 
 
-def print_rest(gone: int, left: Iterable[tuple[str, str]]) -> None:
-    """Print how many messages were *gone*, and *left* for each reason with the first of them: keys and reasons."""
+def print_rest(gone: int, left: Iterable[tuple[str, str]], where: str = "") -> None:
+    """Print how many messages were *gone*, and *left* for each reason with the first numbers *where* they are."""
     print_counts((gone, "gone: they have expired, or another receiver has taken them meanwhile"))
     numbers: dict[str, list[str]] = {}
     for key, reason in left:
@@ -175,7 +175,7 @@ def print_rest(gone: int, left: Iterable[tuple[str, str]]) -> None:
     for reason, some in sorted(numbers.items(), key=lambda item: -len(item[1])):
         more = ", …" if len(some) > _LEFT_SHOWN else ""
         shown = ", ".join(some[:_LEFT_SHOWN]) + more
-        typer.echo(f"{len(some):>8,} left: {printable(reason)} (sequence number {shown})")
+        typer.echo(f"{len(some):>8,} left: {printable(reason)} (sequence number {shown}{where})")
 
 
 def print_end(error: BuswayError | None, *, is_stopped: bool) -> None:

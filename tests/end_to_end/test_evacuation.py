@@ -345,7 +345,8 @@ def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_me
     assert done.exit_code == 1
     assert "another receiver took it" in done.stderr
     assert "1 left: east/orders accepted a message, and it was not there to be set aside" in done.stdout
-    assert "11 left: not reached: the run ended before it" in done.stdout
+    assert "9 left: not reached: the run ended before it (sequence number 1" in done.stdout
+    assert "2 left: not reached: the run ended before it (sequence number 2, 3 of the dead-letter queue)" in done.stdout
     assert len(taken) <= 1
     assert len(site.dead()) == 3
 
