@@ -244,10 +244,7 @@ class Run:
                 wait = min(max(wait, error.retry_after.total_seconds()), _LONGEST_WAIT)
             await self._sleep(wait)
         await self._resolve(unclear)
-        sent = [key for key in unclear if key in self._hold and self._ledger.state(key) == SENT]
-        self._sent.update(sent)
-        self.result.sent += len(sent)
-        await self._complete(source, self._hold.of(sent))
+        await self._complete(source, self._hold.of([key for key in unclear if self._ledger.state(key) == SENT]))
 
     async def _complete(self, source: Source, messages: Sequence[LockedMessage]) -> int:
         """Complete messages that were sent; return how many left the source. The others come again."""
@@ -323,6 +320,9 @@ class Run:
             await self._ledger.note(REFUSED, by_answer[Answer.NOT_SENT], to)
             for key in by_answer[Answer.SENT]:
                 self._agenda.pass_by(key)
+            own = {each.key for each in some if each.entry.run == self._ledger.run}.intersection(by_answer[Answer.SENT])
+            self._sent |= own
+            self.result.sent += len(own)
 
     async def _answers(self, to: str, questions: Sequence[Question]) -> Mapping[str, Answer]:
         for wait in (0.0, *_WAITS[: _LOOKS - 1]):

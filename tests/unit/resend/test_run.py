@@ -53,6 +53,9 @@ class Entity(Source):
                 self.keys.remove(message.key)
         return lost
 
+    async def give_back(self, messages: Iterable[LockedMessage]) -> None:
+        self._waiting += [str(message.key) for message in messages]
+
 
 class Target:
     """Accepts messages in the order in which they come; its first answers may be errors."""
@@ -98,7 +101,9 @@ def run(source: Any, target: Any, wanted: Mapping[str, str | None] | None, optio
 
 
 def note(target: Target, state: str, *keys: str) -> None:
+    """Record what an earlier run has done."""
     asyncio.run(target.ledger.note(state, keys, str(EAST)))
+    target.ledger.run += 1
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +198,21 @@ def test_every_message_that_cannot_be_read_is_held_until_the_end() -> None:
     assert [hold.keep_back(message) for message in [*unreadable, unreadable[0]]] == [True, True, False]
     asyncio.run(hold.give_back(Locked([])))
     assert given_back == unreadable
+
+
+def test_what_this_run_has_sent_counts_as_that_also_if_it_is_known_later() -> None:
+    class Interrupted(Target):
+        async def send(self, messages: Sequence[PreparedMessage]) -> Attempt:
+            if not self.accepted:
+                self.accepted += [message.key for message in messages]
+                await self.ledger.note(SENDING, self.accepted, str(EAST))
+                raise TargetUnavailable("the ledger does not answer")
+            return await super().send(messages)
+
+    source, target = Entity(["a", "b"]), Interrupted(answers={"a": Answer.SENT, "before": Answer.SENT})
+    result = run(source, target, {"a": None, "b": None})
+    assert (result.sent, result.sent_before, target.accepted, source.keys) == (2, 0, ["a", "b"], [])
+    source = Entity(["before"])
+    note(target, SENDING, "before")
+    result = run(source, target, {"before": None})
+    assert (result.sent, result.sent_before, source.keys) == (0, 1, [])
