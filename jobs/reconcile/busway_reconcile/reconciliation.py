@@ -75,7 +75,9 @@ def reconcile(
     inputs = compact_inputs(spark, storage, run, hours)
     # Judge
     opened = read_open(spark, storage, run, previous)
-    fit(spark, sum(file.size for hour in hours for file in inputs.hours[hour].files))
+    # What a small window lacks is looked for in the hours before it, of which one may be large.
+    sizes = {hour: sum(file.size for file in found.files) for hour, found in inputs.hours.items()}
+    fit(spark, max([sum(sizes[hour] for hour in hours), *sizes.values()]))
     history = task_history(spark, run, hours, inputs.hours, previous)
     end = counted_until(run, hours)
     before = earlier_periods(previous.watches if previous else {}, history.renamed)

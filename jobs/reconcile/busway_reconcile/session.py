@@ -11,9 +11,6 @@ from pyspark.sql import SparkSession
 FEW_BYTES = 8_000_000
 """Compressed bytes of raw files, about 100,000 records, below which planning and compiling take the time."""
 
-RECORD_BYTES = 80
-"""Compressed bytes of a record in a raw file."""
-
 _MANY_BYTES = 160_000_000
 """Compressed bytes of raw files, about two million messages, below which Java's second compiler does not pay."""
 

@@ -36,7 +36,6 @@ from busway_reconcile.judge.paths import own_word_notes
 from busway_reconcile.judge.settled import Count, clock_problems, counts, first_enqueued
 from busway_reconcile.judge.tap_periods import Periods, silent_taps, with_proven_ends
 from busway_reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
-from busway_reconcile.session import RECORD_BYTES, fit
 from busway_reconcile.settings import Settings
 from busway_reconcile.summary import add_counts
 
@@ -87,10 +86,6 @@ class _Kept(NamedTuple):
     first_seen: int | None
 
 
-_EVIDENCE_SHARE = 40
-"""How many records of the window count as one of those that are judged: they are read, not grouped."""
-
-
 def judge_window(
     records: CompactedRecords,
     hours: selection.Hours,
@@ -139,15 +134,10 @@ def judge_window(
     kept = _kept(found)
     earlier = selection.earlier_hours(hours.before, [first_enqueued(counted), kept.first_seen], start, settings)
     before = records.of(earlier)
-    shared, many = shared_targets(tasks.active), _most_records(tasks, earlier)
-    # What follows reads few records, except for evidence about some of them in those of the window.
-    few, many = max(kept.number, many // _EVIDENCE_SHARE), max(kept.number, many)
-    fit(records.spark, few * RECORD_BYTES)
+    shared = shared_targets(tasks.active)
     found = _match_at_source(found, before, cache) if "source" in kept.unmatched else found
     of_earlier = selection.earlier_records(found, before, start, settings, cache)
-    fit(records.spark, many * RECORD_BYTES)
     found = found if of_earlier is None else found.unionByName(cache.cut(number_repeats(of_earlier)))
-    fit(records.spark, few * RECORD_BYTES)
     both = [*earlier, *hours.window]
     found = selection.without_other_tasks(found, records.of(both), shared) if shared else found
     once = found.where("nth = 1").drop("nth")
@@ -156,10 +146,8 @@ def judge_window(
     behind = None
     if paired is not None:
         # This looks for the sessions of these records among all pairs.
-        fit(records.spark, many * RECORD_BYTES)
         pair_again = partial(pair, tapped=tapped, since=since, settings=settings)
         behind = _behind(watched, paired, before, pair_again, number=kept.number, cache=cache)
-        fit(records.spark, few * RECORD_BYTES)
     keyed = cache.cut(mark_out_of_order(mark_source_time(watched, records), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
@@ -195,13 +183,6 @@ def _letters_before(
     """Return the records of the hours before the window, from the time *since* on, that have dead letters, or None."""
     first = hour_of(moment_of(since) - Settings.clock_tolerance)
     return records.of({row["landed"] for row in coverage_before if row["given_up"] and row["landed"] >= first})
-
-
-def _most_records(tasks: Tasks, earlier: Sequence[str]) -> int:
-    """Return the number of records of the window or of the *earlier* hours, whichever are more."""
-    wanted = set(earlier)
-    before = total([row for row in tasks.coverage_before if row["landed"] in wanted], "n")
-    return max(total(tasks.coverage, "n"), before)
 
 
 def _select(
