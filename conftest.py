@@ -17,7 +17,7 @@ WAITING = "tests/clients/", "tests/end_to_end/", "tests/faults/", "tests/wire/",
 # The SDKs leave a socket open when a connection fails while it is being opened.
 LEAVING = "tests/clients/", "broker/tests/"
 LEFT_OVER = "ignore::pytest.PytestUnraisableExceptionWarning"
-# Commands are slow beside seven other tests: what they wait for is no part of what they print.
+# Commands are slow beside other tests: what they wait for is no part of what they print.
 os.environ.setdefault("BUSWAY_SILENCE_SECONDS", "60")
 
 # A deadline for each example would measure the machine and its neighbours, not the code. Each change has few examples,

@@ -149,7 +149,7 @@ def _replicated(world: World, chance: random.Random, number: int, taps: int, fou
     unsure = {draft.name for draft in world.accepted if draft.kind == "brief"} | (on_purpose - missing)
     if world.topology.dead_letters:
         # Its rejection is on record before it is dead-lettered: if that failed, it is delivered again, and then lost.
-        unsure |= {draft.name for draft in world.accepted if draft.kind in REJECTED}
+        unsure |= {draft.name for draft in world.accepted if draft.kind in REJECTED and draft.name in on_purpose}
     if taps > 1 and not missing and chance.random() < _REMOVES:
         missing |= remove_copies(world, chance)
     again = repeated(at_places)
