@@ -108,11 +108,6 @@ class Locks:
         """Whether there is any lock that the host does not renew."""
         return bool(self._reported)
 
-    @property
-    def has_session(self) -> bool:
-        """Whether the messages share the lock of a session."""
-        return self._session is not None
-
     def is_lost(self, token: bytes | None) -> bool:
         """Return whether the lock of a message was lost: its source delivers it again."""
         return token in self._lost

@@ -274,7 +274,7 @@ class Pipeline:
             error = error or next(iter(kept.values()), None)
             # A delivery without an error is settled by the host when the function returns.
             if delivery.settles_each or error is not None or not is_last:
-                await delivery.release(finished.keys() - kept)
+                await delivery.release([position for position in finished if position not in kept])
         return error or unwritten
 
     def _left_behind(self, items: Sequence[Item]) -> BuswayError | None:
@@ -292,7 +292,8 @@ class Pipeline:
         shares = [item for item in delivery.unreleased(batch) if item.is_share and item.state in OUTCOMES]
         decided = dict.fromkeys([*items, *shares])
         if await self._records.decided(batch, decided, batch_id, delivery.deadline) is None:
-            settled = finished.keys() - await delivery.dead_letter(finished, waits=False)
+            kept = await delivery.dead_letter(finished, waits=False)
+            settled = [position for position in finished if position not in kept]
             delivery.outcomes.update([OUTCOMES[item.state] for position in settled for item in finished[position]])
             await delivery.release(settled)
 

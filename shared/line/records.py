@@ -101,7 +101,8 @@ def _record(task: str, item: Item, *, has_order: bool) -> Record:
 
 
 def _identity(item: Item) -> bytes | None:
-    """Return the identity of a share whose result holds at every delivery: that of a dead letter ends with it."""
+    """Return the identity of a share whose result holds at every delivery."""
+    # If a dead letter is delivered again, it could not be moved, and must be tried again.
     if item.state is not State.DEAD_LETTERED and item.is_share and item.key and OUTCOMES[item.state] in _LASTING:
         return identity_of(item.key)
     return None

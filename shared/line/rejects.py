@@ -156,13 +156,12 @@ def _give_up(item: Item, deadline: Deadline) -> BuswayError | None:
     return None
 
 
-async def dead_letter(items: Sequence[Item], locks: Locks) -> None:
+async def dead_letter(given_up: Sequence[Item], locks: Locks) -> None:
     """
-    Move the message that *items* are parts of, or go to several targets, to the dead-letter queue of its source.
+    Move a message to the dead-letter queue of its source; *given_up* are all of its items that are DEAD_LETTERED.
 
     Raises:  TargetUnavailable, LockLost, TargetRefused.
     """
-    given_up = [item for item in items if item.state is State.DEAD_LETTERED]
     first, token = given_up[0], given_up[0].original.lock_token
     if first.rejection is None or token is None:
         return

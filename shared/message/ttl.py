@@ -83,9 +83,11 @@ class Remaining:
         return False
 
     def end(self, message: Message, now: datetime) -> int | None:
-        """Return when the copy ends, in milliseconds since 1970, after *message* was looked at *now*."""
+        """Return when the copy of *message* ends, in milliseconds since 1970, if `expires` has changed it *now*."""
         life = message.time_to_live
-        return None if life is None else round(now.timestamp() * 1000) + life
+        if life is None or message.arrival.enqueued_time is None:
+            return None
+        return round(now.timestamp() * 1000) + life
 
 
 type TimeToLive = Keep | Stamp | Remaining
@@ -98,13 +100,15 @@ def shortened(content: bytes, life: int) -> bytes:
     A difference of less than a second is left, as is a life of more than 49.7 days.
     """
     message = Message(split(content), _UNKNOWN)
-    # That of an event is stored.
-    stored = message.application_property(TIME_TO_LIVE)
-    present = message.time_to_live if stored is None else stored.payload
+    present: object = message.time_to_live
+    is_event = present is None
+    if is_event:  # its life is stored; in a message that has its own, a property of this name is the application's
+        stored = message.application_property(TIME_TO_LIVE)
+        present = None if stored is None else stored.payload
     if not isinstance(present, int) or not life + _NOTICED_MILLISECONDS <= present <= _LONGEST_MILLISECONDS:
         return content
-    if stored is None:
-        message.time_to_live = life
-    else:
+    if is_event:
         message.set_properties({TIME_TO_LIVE: uint(life)})
+    else:
+        message.time_to_live = life
     return message.encode()

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.amqp.codec import decode
-from shared.amqp.values import timestamp
+from shared.amqp.values import timestamp, uint
 from shared.message.arrival import Origin
 from shared.message.mapping import TIME_TO_LIVE, keep_broker_properties
 from shared.message.message import Message
@@ -77,6 +77,7 @@ def test_remaining_does_not_change_a_message_without_time_to_live_or_enqueued_ti
         before = copied.encode()
         assert not Remaining().expires(copied, at(10**9))
         assert copied.encode() == before
+        assert Remaining().end(copied, at(10**9)) is None
 
 
 def test_what_says_that_it_lives_for_ever_or_not_at_all_has_no_time_to_live() -> None:
@@ -119,3 +120,9 @@ def test_what_has_waited_for_its_target_is_encoded_again_if_its_life_differs(
     present = copied.time_to_live if stored is None else stored.payload
     assert present == (left if is_other else life)
     assert (stored is not None) is (is_event and life is not None)
+
+
+def test_a_property_with_the_name_of_a_stored_life_stays_beside_a_life() -> None:
+    own = message(time_to_live=5000, named={TIME_TO_LIVE: uint(5000)})
+    copied = Message.received(shortened(own.encode(), 2000), Origin("east", "q"))
+    assert (copied.time_to_live, copied.application_property(TIME_TO_LIVE)) == (2000, uint(5000))
