@@ -89,7 +89,7 @@ def stamp(message: Message) -> None:
     message.set_properties(changes)
 
 
-class Stamp(NamedTuple):
+class Departure(NamedTuple):
     """What a message was stamped with when it left a site; None where it does not say so."""
 
     sequence_number: int | None
@@ -97,7 +97,7 @@ class Stamp(NamedTuple):
     """In milliseconds since 1970."""
 
 
-def unstamp(message: Message, site: str, sequence_number: int | None = None) -> Stamp:
+def unstamp(message: Message, site: str, sequence_number: int | None = None) -> Departure:
     """
     Remove what *message* was stamped with when it left *site*, and since then; return that of *site*.
 
@@ -109,7 +109,7 @@ def unstamp(message: Message, site: str, sequence_number: int | None = None) -> 
             (_history(message, name) or "").split(SEPARATOR) for name in (PATH, SEQUENCE, ENQUEUE_TIME)
         )
     except Malformed:
-        return Stamp(None, None)
+        return Departure(None, None)
     has_numbers = len(numbers) == len(path)
     hops = [
         hop
@@ -117,13 +117,13 @@ def unstamp(message: Message, site: str, sequence_number: int | None = None) -> 
         if visited == site and (sequence_number is None or (has_numbers and numbers[hop] == str(sequence_number)))
     ]
     if not hops:
-        return Stamp(None, None)
+        return Departure(None, None)
     hop = hops[-1]
     kept = {PATH: path[:hop], SEQUENCE: numbers[:hop], ENQUEUE_TIME: times[:hop]}
     message.set_properties({name: string(SEPARATOR.join(values)) if values else None for name, values in kept.items()})
     if not has_numbers or len(times) != len(path):
-        return Stamp(None, None)
-    return Stamp(_number(numbers[hop]), _milliseconds(times[hop]))
+        return Departure(None, None)
+    return Departure(_number(numbers[hop]), _milliseconds(times[hop]))
 
 
 def _number(text: str) -> int | None:

@@ -250,8 +250,9 @@ def _position(read: Mapping[str, Any]) -> Position:
     return Position(held("number", int), held("enqueued", float), ids, held("since", float))
 
 
-def _is_later(one: Any, other: Any) -> bool:  # noqa: ANN401 - two numbers or two times
-    return one is not None and other is not None and bool(one > other)
+def _is_later(one: float | None, other: float | None) -> bool:
+    """Return whether both are known, two numbers or two times, and the first is the larger one."""
+    return one is not None and other is not None and one > other
 
 
 def _later(one: Any, other: Any) -> Any:  # noqa: ANN401 - two numbers or two times

@@ -7,7 +7,7 @@ from shared.amqp.sections import split
 from shared.amqp.values import NULL, Malformed, Value, char, int_, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
-from shared.message.metadata import Stamp, deterministic_id, iso_time, stamp, unstamp, visited_sites
+from shared.message.metadata import Departure, deterministic_id, iso_time, stamp, unstamp, visited_sites
 from tests import messages
 from tests.messages import ENQUEUED, delivered
 
@@ -54,18 +54,18 @@ def carried(*sites: str) -> Message:
 @pytest.mark.parametrize(
     ("sites", "site", "number", "left", "found"),
     [
-        (("west",), "west", None, (), Stamp(7, ENQUEUED)),
-        (("west", "north"), "west", None, (), Stamp(7, ENQUEUED)),
-        (("north", "west"), "west", None, ("north",), Stamp(8, ENQUEUED)),
-        (("west", "north", "west"), "west", 7, (), Stamp(7, ENQUEUED)),
-        (("west", "north", "west"), "west", 9, ("west", "north"), Stamp(9, ENQUEUED)),
-        (("west",), "west", 8, ("west",), Stamp(None, None)),
-        (("north",), "west", None, ("north",), Stamp(None, None)),
-        ((), "west", None, (), Stamp(None, None)),
+        (("west",), "west", None, (), Departure(7, ENQUEUED)),
+        (("west", "north"), "west", None, (), Departure(7, ENQUEUED)),
+        (("north", "west"), "west", None, ("north",), Departure(8, ENQUEUED)),
+        (("west", "north", "west"), "west", 7, (), Departure(7, ENQUEUED)),
+        (("west", "north", "west"), "west", 9, ("west", "north"), Departure(9, ENQUEUED)),
+        (("west",), "west", 8, ("west",), Departure(None, None)),
+        (("north",), "west", None, ("north",), Departure(None, None)),
+        ((), "west", None, (), Departure(None, None)),
     ],
 )
 def test_what_a_message_was_stamped_with_since_it_left_a_site_is_removed(
-    sites: tuple[str, ...], site: str, number: int | None, left: tuple[str, ...], found: Stamp
+    sites: tuple[str, ...], site: str, number: int | None, left: tuple[str, ...], found: Departure
 ) -> None:
     message = carried(*sites)
     assert unstamp(message, site, number) == found
@@ -84,7 +84,7 @@ def test_stamps_that_say_nothing_are_removed_all_the_same(numbers: str, times: s
 
 def test_stamps_that_are_not_text_stay() -> None:
     message = messages.message(1, named={"repl-path": int_(5)})
-    assert unstamp(message, "west") == Stamp(None, None)
+    assert unstamp(message, "west") == Departure(None, None)
     assert len(list(message.application_properties())) == 1
 
 

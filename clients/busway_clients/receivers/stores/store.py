@@ -129,6 +129,7 @@ class MemoryStore:
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 _RENEWALS = 4
+_CLAIM_ATTEMPTS = 10
 """How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
 
 
@@ -188,15 +189,17 @@ class StoredClaims:
         """Claim a message, atomically, or return why it cannot be claimed."""
         claim = Claim(identity, uuid.uuid4().hex)
         former: Row | None = None
-        while not self._is_written(identity, claim.token, now + self.lease.total_seconds(), former):
+        for _ in range(_CLAIM_ATTEMPTS):
+            if self._is_written(identity, claim.token, now + self.lease.total_seconds(), former):
+                return claim
             former = self._row(identity)
             if former is None:
                 continue  # purged at this moment
             if former.properties["token"] == claim.token:
-                break  # written, but the answer was lost
+                return claim  # written, but the answer was lost
             if float(former.properties["until"]) > now:
                 return State.DONE if former.properties["is_done"] else State.BUSY
-        return claim
+        return State.BUSY  # others write it all the time
 
     def record(self, claim: Claim, now: float) -> None:
         """Record that the message of a claim was processed; raises ClaimLost if the claim has expired."""
