@@ -7,6 +7,7 @@ stored in `repl-*` properties; docs/mapping.md.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import starmap
 from typing import NamedTuple
 
@@ -45,15 +46,45 @@ class Expected(NamedTuple):
     """Whether it lives no longer than its original."""
 
 
+class Parts(NamedTuple):
+    """What the oracles compare of a message."""
+
+    sections: Sections
+    header: Sequence[Value | None]
+    fields: Sequence[Value | None]
+    """Those of its properties."""
+    annotations: Mapping[str, Value]
+    properties: Mapping[str, Value]
+    """Those of the application."""
+
+
+@lru_cache(maxsize=512)
+def read(content: bytes) -> Parts:
+    """Return the parts of a message, which the oracles ask for several times."""
+    sections = split(content)
+    return Parts(
+        sections,
+        _fields(sections.header),
+        _fields(sections.properties),
+        _named(sections.message_annotations),
+        _named(sections.application_properties),
+    )
+
+
+def properties_of(content: bytes) -> Mapping[str, Value]:
+    """Return the application properties of a message."""
+    return read(content).properties
+
+
 def difference(original: bytes, copy: bytes, expected: Expected) -> str | None:
     """Return what is wrong with *copy*, None if nothing is."""
-    source, found = split(original), split(copy)
+    source, found = read(original), read(copy)
     wrong = wrong_stamps(original, copy, expected.path)
     if wrong is not None:
         return wrong
-    if source.body != found.body or source.footer != found.footer:
+    if source.sections.body != found.sections.body or source.sections.footer != found.sections.footer:
         return "its body"
-    own, kept = (_own(properties_of(content)) for content in (original, copy))
+    own, kept = _own(source.properties), _own(found.properties)
     if own != kept:
         return f"its application properties: {sorted(own)}, now {sorted(kept)}"
     return _crossed(source, found, expected) if expected.crosses else _carried(source, found, expected)
@@ -67,7 +98,7 @@ def wrong_stamps(original: bytes, copy: bytes, path: Sequence[str]) -> str | Non
         return None if not any(stamps.values()) else f"its stamps, {sorted(stamps.items())}, though it is no copy"
     if stamps["repl-path"] != [*path]:
         return f"its path {stamps['repl-path']}, expected {[*path]}"
-    annotations = _annotations(split(original), set())
+    annotations = read(original).annotations
     moment = _EPOCH + timedelta(milliseconds=int(str(annotations["x-opt-enqueued-time"].payload)))
     firsts = {
         "repl-enqueue-time": f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
@@ -81,17 +112,12 @@ def wrong_stamps(original: bytes, copy: bytes, path: Sequence[str]) -> str | Non
     return None
 
 
-def properties_of(content: bytes) -> dict[str, Value]:
-    """Return the application properties of a message."""
-    return _named(split(content).application_properties)
-
-
-def _carried(source: Sections, found: Sections, expected: Expected) -> str | None:
+def _carried(source: Parts, found: Parts, expected: Expected) -> str | None:
     """Return what is wrong with a message that has stayed in one kind of namespace, apart from what all must keep."""
-    before, after = _fields(source.header), _fields(found.header)
-    if source.properties != found.properties:
+    before, after = source.header, found.header
+    if source.sections.properties != found.sections.properties:
         return "its properties"
-    if _annotations(source, _ASSIGNED) != _annotations(found, _ASSIGNED):
+    if _given(source.annotations) != _given(found.annotations):
         return "its annotations"
     if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and not expected.ends):
         return "its header"
@@ -100,15 +126,14 @@ def _carried(source: Sections, found: Sections, expected: Expected) -> str | Non
     return None
 
 
-def _crossed(source: Sections, found: Sections, expected: Expected) -> str | None:
+def _crossed(source: Parts, found: Parts, expected: Expected) -> str | None:
     """Return what is wrong with a message that was an event, or the reverse, apart from what is as it was."""
-    before, after = _fields(source.properties), _fields(found.properties)
-    if before[:_SESSION] != after[:_SESSION]:
+    if source.fields[:_SESSION] != found.fields[:_SESSION]:
         return "its properties"
-    key = _annotations(found, set()).get(_PARTITION_KEY) if expected.is_event else after[_SESSION]
+    key = found.annotations.get(_PARTITION_KEY) if expected.is_event else found.fields[_SESSION]
     if key is None or key.payload != expected.key:
         return f"its key {key}"
-    if expected.is_event and _named(found.application_properties).get(_STORED_LIFE) != _fields(source.header)[_LIFE]:
+    if expected.is_event and found.properties.get(_STORED_LIFE) != source.header[_LIFE]:
         return "its stored time to live"
     return None
 
@@ -117,19 +142,20 @@ def _own(properties: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in properties.items() if not name.startswith(("repl-", *_OF_THE_SOURCE))}
 
 
-def _end(sections: Sections) -> int:
+def _given(annotations: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the annotations that the service has not assigned."""
+    return {name: value for name, value in annotations.items() if name not in _ASSIGNED}
+
+
+def _end(parts: Parts) -> int:
     """Return when a message expires, in milliseconds since 1970 by the clock of its site."""
-    parts = _annotations(sections, set())["x-opt-enqueued-time"], _fields(sections.header)[_LIFE]
-    return sum(int(str(part.payload)) for part in parts if part is not None)
+    ends = parts.annotations["x-opt-enqueued-time"], parts.header[_LIFE]
+    return sum(int(str(end.payload)) for end in ends if end is not None)
 
 
 def _text(properties: Mapping[str, Value], name: str) -> list[str]:
     """Return the values of a stamp, one for each hop."""
     return str(properties[name].payload).split(";") if name in properties else []
-
-
-def _annotations(sections: Sections, without: set[str]) -> dict[str, Value]:
-    return {name: value for name, value in _named(sections.message_annotations).items() if name not in without}
 
 
 def _named(section: bytes) -> dict[str, Value]:

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shared.amqp.sections import only_data, split
+from shared.amqp.sections import only_data
 from tests.faults.conservation import Account, Balance, Copy, balance
-from tests.simulation.copies import Expected, difference, properties_of, wrong_stamps
+from tests.simulation.copies import Expected, difference, properties_of, read, wrong_stamps
 from tests.simulation.topologies import Input
 from tests.simulation.world import DEAD_LETTERS, Draft, World
 
@@ -302,7 +302,7 @@ def arrival_of(content: bytes) -> Arrival:
 
 
 def _names(content: bytes) -> list[str]:
-    found = json.loads(only_data(split(content).body) or b"[]")
+    found = json.loads(only_data(read(content).sections.body) or b"[]")
     return [found] if isinstance(found, str) else found
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from tests.simulation.history import History, Plan, run
 from tests.simulation.judgement import Evidence, disagreements, judged
 
-_CHUNK, _CHUNK_TO_STOP = 100, 50
+_CHUNK, _CHUNK_TO_STOP = 400, 50
+"""The most histories that are judged together."""
 _COLLECT_EVERY = 25
 
 
@@ -58,6 +59,7 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
     findings = Findings()
     proofs: list[Evidence] = []
     gc.disable()
+    gc.freeze()  # the modules, which a collection would look at each time
     for count, seed in enumerate(seeds):
         history = run(Plan(seed, topology), seed)
         findings.add(history)
@@ -67,6 +69,7 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
             break
         if count % _COLLECT_EVERY == 0:
             gc.collect()
+    gc.unfreeze()
     gc.enable()
     if not proofs or (stops and findings.violations):
         return findings
@@ -95,7 +98,7 @@ def run_all(
     It ends early when *seconds* have passed, or with *stops* at the first violation.
     """
     end = None if seconds is None else time.monotonic() + seconds
-    size = _CHUNK_TO_STOP if stops else _CHUNK
+    size = _CHUNK_TO_STOP if stops else max(1, min(_CHUNK, -(-histories // (4 * processes))))
     chunks = [range(at, min(at + size, first + histories)) for at in range(first, first + histories, size)]
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=40) as pool:
         jobs = iter(pool.imap_unordered(_Chunk(topology, stops=stops), chunks))
