@@ -91,7 +91,8 @@ with seeing as (
          and t.src_part is not distinct from r.src_part and t.instance = r.instance and t.batch_id = r.batch_id
     where r.outcome = 'received' and r.src_seq is not null group by all
 ), outcomes as (
-    select task, src_part, src_seq, outcome, part, target, "check", edited, remembered, journal_time, instance,
+    select task, src_part, src_seq, outcome, part, target, "check", edited, journal_time, instance,
+           case when joined is null then remembered end as remembered,
            message_id, order_key, repair, locked_until, handed_over,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched

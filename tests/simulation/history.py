@@ -15,6 +15,7 @@ from tests.simulation.judgement import Evidence, evidence
 from tests.simulation.oracles import (
     REJECTED,
     Place,
+    carriers,
     lost,
     objections,
     outcomes_of,
@@ -156,6 +157,8 @@ def _replicated(world: World, chance: random.Random, number: int, taps: int, fou
     if world.topology.detects and taps < 2:
         # That a target has dropped a copy, only a tap there can show.
         again = frozenset(draft.name for draft in world.accepted)
+    if any(source.beyond for source in world.topology.inputs):
+        again |= carriers(world, again)
     # Taps are at the targets of entities alone: what comes from a hub has a partition, which its copies do not name.
     watched = [place for place in at_places if taps > 1 and place.source.entity not in _hubs(world, place)]
     seen_twice = repeated(watched)

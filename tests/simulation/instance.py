@@ -245,7 +245,7 @@ class Instance(Process):
 
     def _listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
-        self._tasks.append(self._world.loop.create_task(listener.run(), context=self.context))
+        self._tasks.append(self._world.loop.create_task(listener.run(), context=self.context.copy()))
 
     def _listener(self, file: TaskFile, name: str) -> Listener:
         world, source = self._world, file.source

@@ -134,6 +134,16 @@ def repeated(found: Sequence[Place]) -> frozenset[str]:
     return frozenset(name.partition("/")[0] for name in names)
 
 
+def carriers(world: World, names: frozenset[str]) -> frozenset[str]:
+    """Return the ids of the envelopes from which a task has sent messages with these names."""
+    lines = [line for line in lines_of(world) if "message_id" in line]
+    sent = {
+        (line["task"], line["src_seq"]) for line in lines if line["role"] == "target" and line["message_id"] in names
+    }
+    received = [line for line in lines if line["role"] == "source" and (line["task"], line["src_seq"]) in sent]
+    return frozenset(str(line["message_id"]) for line in received)
+
+
 def objections(
     world: World, found: Sequence[Place], outcomes: Mapping[str, str], on_purpose: frozenset[str] = frozenset()
 ) -> Iterator[str]:
@@ -227,7 +237,7 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
 def _changed(world: World, place: Place) -> Iterator[str]:
     """Yield each copy that differs from its original, except where an editor makes another message of it."""
     topology, source = world.topology, place.source
-    if topology.joins or topology.has_bodies_only:
+    if topology.joins or source.has_bodies_only:
         return
     drafts = [draft for draft in world.accepted if draft.input is source]
     originals = dict(zip(drafts, world.seen.get(source, ()), strict=True))
@@ -235,7 +245,7 @@ def _changed(world: World, place: Place) -> Iterator[str]:
         path in world.sites[site].namespace.hubs
         for site, path in ((place.site, place.path), (source.site, source.entity))
     )
-    way = topology.way(source.site, place.site)
+    way = topology.way(source, place.site)
     for arrival in place.arrived:
         draft = place.originals[arrival.name]
         if draft.name in world.unnumbered:

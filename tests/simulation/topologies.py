@@ -30,6 +30,10 @@ class Input:
     task: str = ""
     """The task that takes it from there first."""
     is_dead: bool = False
+    has_bodies_only: bool = False
+    """Whether nothing of a message arrives but its body."""
+    beyond: str | None = None
+    """The site from which a second task carries it on to its targets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +48,6 @@ class Topology:
     """Kind by connection, service-bus unless said otherwise; a connection is named as its site or `SITE-hub`."""
     has_order: bool = True
     splits: bool = False
-    has_bodies_only: bool = False
-    """Whether nothing of a message arrives but its body."""
     joins: bool = False
     """Whether a copy holds several messages."""
     has_mark: bool = False
@@ -65,12 +67,14 @@ class Topology:
         """Return its name."""
         return self.name
 
-    def way(self, source: str, site: str) -> Sequence[str]:
+    def way(self, source: Input, site: str) -> Sequence[str]:
         """Return the sites that a message from *source* has left when it arrives at *site*."""
-        if source == site or not self.ring:
-            return [source] * (source != site)
+        if source.beyond is not None:
+            return [source.site, source.beyond]
+        if source.site == site or not self.ring:
+            return [source.site] * (source.site != site)
         again = [*self.ring, *self.ring]
-        begin = again.index(source)
+        begin = again.index(source.site)
         return again[begin : again.index(site, begin)]
 
     @property
@@ -298,23 +302,39 @@ loop_prevention: off
 
 
 def _output_binding() -> Topology:
-    """Return a task whose messages the host sends, after the function has returned."""
-    west = NamespaceConfig(name="west", queues=(queue("orders"), queue("rejected")))
+    """Return tasks whose messages the host sends, after the function has returned: bodies, and envelopes."""
+    west = NamespaceConfig(name="west", queues=(queue("notes"), queue("orders"), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("notes"), queue("carrier"), queue("orders"), queue("rejected")))
     return Topology(
         "output binding",
-        (west, NamespaceConfig(name="east", queues=(queue("orders"),))),
+        (west, east),
         """
-task: west-to-east
-source: {connection: west, queue: orders}
+task: notes-to-east
+source: {connection: west, queue: notes}
 routes:
-  - target: {connection: east, queue: orders}
+  - target: {connection: east, queue: notes}
     via: binding
     body_only: true
 rejects: {connection: west, queue: rejected}
+---
+task: orders-to-carrier
+source: {connection: west, queue: orders}
+routes:
+  - target: {connection: east, queue: carrier}
+    via: binding
+rejects: {connection: west, queue: rejected}
+---
+task: carrier-to-orders
+source: {connection: east, queue: carrier, from: envelope}
+routes:
+  - target: {connection: east, queue: orders}
+rejects: {connection: east, queue: rejected}
 """,
-        (Input("west", "orders", (("east", "orders"),), task="west-to-east"),),
+        (
+            Input("west", "notes", (("east", "notes"),), task="notes-to-east", has_bodies_only=True),
+            Input("west", "orders", (("east", "orders"),), task="orders-to-carrier", beyond="east"),
+        ),
         has_order=False,
-        has_bodies_only=True,
         # It is on record as sent before the host sends it: a loss between two attempts is in no journal.
         taps=0,
     )
