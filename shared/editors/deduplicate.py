@@ -16,7 +16,7 @@ from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedId
 from shared.editors.state.store import ContainerName, Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, Key
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether, Joined, Outcome, Withheld
@@ -106,7 +106,7 @@ class Deduplicate:
         self._is_message_id = self._system and self._name == "MessageId"
         # Ids from different properties in one store are different ids.
         self._prefix = f"{self._name}\0{self._system}\0{self._per_session}\0".encode()
-        self._undecided: OrderedDict[Arrival, _Parts] = OrderedDict()
+        self._undecided: OrderedDict[Key, _Parts] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return which messages continue, and which share the outcome of an earlier one."""
@@ -136,40 +136,42 @@ class Deduplicate:
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Remember the ids of sent messages; those of parts once all parts that continued were sent."""
         sent: set[bytes] = set()
-        whole: list[Arrival] = []
-        split: dict[Arrival, list[Outcome]] = {}
+        whole: list[Key] = []
+        split: dict[Key, list[Outcome]] = {}
         for arrival, outcome in outcomes:
-            parts = self._undecided.get(arrival)
-            if parts is None:
+            key = arrival.key
+            parts = None if key is None else self._undecided.get(key)
+            if key is None or parts is None:
                 continue
             if len(parts) > 1:
-                split.setdefault(arrival, []).append(outcome)
+                split.setdefault(key, []).append(outcome)
                 continue
-            whole.append(arrival)
+            whole.append(key)
             digest = parts[0]
             if outcome is Outcome.SENT and isinstance(digest, bytes):
                 sent.add(digest)
-        for arrival, ended in split.items():
-            parts = self._undecided[arrival]
+        for key, ended in split.items():
+            parts = self._undecided[key]
             digests = [part for part in parts if not isinstance(part, _Fate)]
             # Outcomes do not name their part. A joined part may have gone on in a later delivery.
             if ended.count(Outcome.SENT) == len(digests) and ended.count(Outcome.FILTERED) == parts.count(_Fate.JOINED):
                 sent.update(digest for digest in digests if digest is not None and not self._ids.has(digest))
         if sent:
             await self._ids.remember(sent, timeout_seconds)
-        for arrival in whole:
-            self._undecided.pop(arrival, None)
+        for key in whole:
+            self._undecided.pop(key, None)
 
     def _note(self, parts_of: dict[Arrival, _Parts]) -> None:
         undecided = self._undecided
         for arrival, parts in parts_of.items():
-            if arrival.sequence_number is None:
+            key = arrival.key
+            if key is None:
                 continue  # it cannot be identified when it is settled
-            before = undecided.setdefault(arrival, parts)
+            before = undecided.setdefault(key, parts)
             if before is not parts:
-                undecided.move_to_end(arrival)
+                undecided.move_to_end(key)
                 # Parts that were sent are not delivered again.
-                undecided[arrival] = parts if len(parts) >= len(before) else before
+                undecided[key] = parts if len(parts) >= len(before) else before
         while len(undecided) > max(_MOST_UNDECIDED, len(parts_of)):
             undecided.popitem(last=False)
 

@@ -34,7 +34,7 @@ from shared.editors.protection.links import (
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, Key
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
 from shared.stores.documents import Changed
@@ -125,7 +125,7 @@ class VerifyChain:
         self._rings = rings
         self._verify = verify_statement
         self._sequences = sequences
-        self._pending: OrderedDict[Arrival, list[_Passed]] = OrderedDict()
+        self._pending: OrderedDict[Key | Arrival, list[_Passed]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message, withheld, or rejected out of sequence; raises if the store is unavailable."""
@@ -166,7 +166,7 @@ class VerifyChain:
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
         """Store the states of the sequences after the sent messages; raises if the store is unavailable."""
-        ended = Counter(arrival for arrival, _ in outcomes)
+        ended = Counter(arrival.key or arrival for arrival, _ in outcomes)
         # For a message that was split: all of its parts.
         done = {arrival: self._pending[arrival] for arrival in ended if arrival in self._pending}
         done = {arrival: passed for arrival, passed in done.items() if len(passed) <= ended[arrival]}
@@ -246,9 +246,10 @@ class VerifyChain:
     def _note(self, messages: Sequence[Message], passed: Mapping[int, _Passed]) -> None:
         """Remember the messages that count once they are sent, in place of the entries of an earlier delivery."""
         for message in messages:
-            self._pending.pop(message.arrival, None)
+            self._pending.pop(message.arrival.key or message.arrival, None)
         for index, each in passed.items():
-            self._pending.setdefault(messages[index].arrival, []).append(each)
+            arrival = messages[index].arrival
+            self._pending.setdefault(arrival.key or arrival, []).append(each)
         while len(self._pending) > _MOST_PENDING:
             self._pending.popitem(last=False)
 

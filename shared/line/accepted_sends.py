@@ -4,23 +4,12 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from hashlib import blake2b
 
-from shared.message.arrival import Arrival
+from shared.message.arrival import Key
 from shared.protocols import Outcome
 
 REMEMBERED_SENDS = 10_000
 MOST_RECORDED = 200_000
 _IDENTITY_BYTES = 12
-
-type Key = tuple[object, ...]
-
-
-def key_of(arrival: Arrival) -> Key | None:
-    """Return what identifies a message at every delivery, None if the service gave it no sequence number."""
-    if arrival.sequence_number is None:
-        return None
-    # With the enqueued time, messages of an entity that was deleted and created again differ.
-    key = arrival.origin, arrival.sequence_number, arrival.enqueued_time
-    return key if arrival.event is None else (*key, arrival.event)
 
 
 def identity_of(key: Key) -> bytes:
@@ -30,7 +19,7 @@ def identity_of(key: Key) -> bytes:
 
 class AcceptedSends:
     """
-    The outcomes of a task's latest messages, by their keys (`key_of`; a part's key has its number too).
+    The outcomes of a task's latest messages, by their keys (`Arrival.key`; a part's key has its number too).
 
     1. The memory belongs to this process. Of what other instances have sent it has the copies and parts on record, as
        far as `shared.line.recall` has read them.

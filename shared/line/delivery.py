@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import partial
 
 from shared.errors import BuswayError, TargetUnavailable
-from shared.line.accepted_sends import Key
 from shared.line.batch import Batch
 from shared.line.deadline import Deadline
 from shared.line.item import Item
@@ -20,7 +19,7 @@ from shared.line.locks import Locks
 from shared.line.outages import Outages
 from shared.line.rejects import dead_letter, dead_letter_queue
 from shared.line.states import OUTCOMES, WITH_FIRST, State
-from shared.message.arrival import Origin
+from shared.message.arrival import Key, Origin
 from shared.protocols import Outcome
 
 _LOGGER = logging.getLogger("busway.pipeline")

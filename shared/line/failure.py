@@ -8,7 +8,7 @@ The messages that fail with a rejected one before the send, so that none is lost
 """
 
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends, key_of
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch
 from shared.line.item import Item, Original
 from shared.line.states import KNOWN_BEFORE, Rejection, Stage
@@ -56,7 +56,7 @@ class Failure:
             return
         batch.parts[item.original] = [item]
         item.part, item.only_for = item.original.requested_share(self._task)
-        item.key = key_of(item.arrival)
+        item.key = item.arrival.key
 
 
 def _linked(batch: Batch, item: Item) -> list[Item]:

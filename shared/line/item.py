@@ -11,11 +11,11 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shared.line.accepted_sends import AcceptedSends, Key, key_of
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.rejection import Part, Share, requested_share
 from shared.line.routing import Target
 from shared.line.states import FROM, KNOWN_BEFORE, OUTCOMES, IllegalTransitionError, Rejection, Stage, State
-from shared.message.arrival import Arrival, CarriedEvent
+from shared.message.arrival import Arrival, CarriedEvent, Key
 from shared.message.message import Message
 from shared.message.ttl import MIN_MILLISECONDS, shortened
 from shared.protocols import Imprint, Joined, Outcome, Outgoing
@@ -168,7 +168,7 @@ class Item(Struct, eq=False):
         original = Original(
             content, message.arrival, envelope.position, envelope.lock_token, carrier, arrived=envelope.arrived
         )
-        return Item(original, key=key_of(message.arrival), event_key=event, message=message)
+        return Item(original, key=message.arrival.key, event_key=event, message=message)
 
     def repeated(self, first: "Item") -> "Item":
         """Return an item that repeats *first*, a part of the message that this item repeats."""

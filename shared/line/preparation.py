@@ -14,7 +14,7 @@ from functools import partial
 
 from shared.amqp.values import string
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends, Key, key_of
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch, Step
 from shared.line.editor_steps import EditorSteps
 from shared.line.envelopes import Envelopes
@@ -25,7 +25,7 @@ from shared.line.rejection import SHARE, TARGET, targets_in
 from shared.line.routing import Target
 from shared.line.states import WITH_FIRST, Rejection, Stage, State
 from shared.line.task import Task
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, Key
 from shared.message.heartbeat import heartbeat_in
 from shared.message.loop_prevention import path_before
 from shared.message.message import Message
@@ -81,7 +81,7 @@ class Preparation:
             try:
                 message = Message.received(content, batch.origin)
                 original.arrival = message.arrival
-                item.key = key_of(message.arrival)
+                item.key = message.arrival.key
                 original.arrived = self._journal.arriving(message)
                 item.message = message
                 heartbeat = heartbeat_in(message)

@@ -161,7 +161,8 @@ def _replicated(world: World, chance: random.Random, number: int, taps: int, fou
         again |= carriers(world, again)
     # Taps are at the targets of entities alone: what comes from a hub has a partition, which its copies do not name.
     watched = [place for place in at_places if taps > 1 and place.source.entity not in _hubs(world, place)]
-    seen_twice = repeated(watched)
+    # What the application has sent twice may arrive twice.
+    seen_twice = repeated(watched) - {draft.name for draft in world.accepted if draft.is_again}
     return evidence(
         world,
         number,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from functions.raw_message import EventHubsConverter, ServiceBusConverter
 from functions.settlement import HostSettlement, _translated
@@ -38,7 +39,7 @@ from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
 from tests.simulation.hub_source import HubSource
-from tests.simulation.journal import SimulatedSink
+from tests.simulation.journal import SimulatedBlobs, SimulatedSink
 from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
@@ -221,18 +222,19 @@ class Instance(Process):
             file.task: Pause(file.task, self._reader_of_orders(file.task), self._clock)
             for file in self._configuration.tasks
         }
-        made = pipelines(
-            self._configuration,
-            {},
-            self._shutdown,
-            journals=Journals(self._configuration, {}, self._clock, sink=sink),
-            outputs=outputs,
-            telemetry=_TELEMETRY,
-            pauses=pauses,
-            settlement=settlement,
-            clock=self._clock,
-            sleep=self._sleep,
-        )
+        with patch("shared.editors.state.store.open_blobs", lambda *_: SimulatedBlobs(world, self)):
+            made = pipelines(
+                self._configuration,
+                {"STORE": "file:/store"},
+                self._shutdown,
+                journals=Journals(self._configuration, {}, self._clock, sink=sink),
+                outputs=outputs,
+                telemetry=_TELEMETRY,
+                pauses=pauses,
+                settlement=settlement,
+                clock=self._clock,
+                sleep=self._sleep,
+            )
         for file, pipeline in made:
             for name in file.functions():
                 if file.levers.dispatch == "single":

@@ -1,11 +1,12 @@
-"""The store of the journals of all instances, which may refuse a record, or write it and say that it did not."""
+"""The storage account of all instances: journals, and the stores of editors. It may write, and say that it did not."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
-from shared.stores.blobs import Listed, Listing
+from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from tests.simulation.faults import Effect, Operation
 from tests.simulation.process import Process
 
@@ -13,29 +14,30 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _SLOW_SECONDS = 20.0
+_FULL = 48
+"""The bytes after which nothing more can be appended to a blob of an editor: two ids."""
 
 
-class SimulatedSink:
-    """The sink of one instance."""
+class _Account:
+    """The storage account as one instance uses it."""
 
     def __init__(self, world: "World", owner: Process) -> None:
-        """Append to the journal of *world*, which outlives the instance."""
-        self.instance = owner.name
+        """Use that of *world*, which outlives the instance."""
         self._world = world
         self._owner = owner
 
-    async def append(self, stream: Stream, member: bytes) -> None:
-        """Append a member, or raise TargetUnavailable."""
+    async def _write(self, where: str, act: Callable[[], object]) -> None:
+        """Let the account *act*, or raise TargetUnavailable."""
         network = self._world.network
-        effect = network.faults.strike(Operation.RECORD, network.loop.time(), f"journal of {stream.task}")
+        effect = network.faults.strike(Operation.RECORD, network.loop.time(), where)
         await asyncio.sleep(network.delay())
         if effect is not None or not self._world.has_journal:
             self._owner.is_forgetful = True
         if not self._world.has_journal:
-            raise TargetUnavailable("the journal is away")
+            raise TargetUnavailable("the storage account is away")
         match effect:
             case Effect.REFUSED:
-                raise TargetUnavailable("the journal cannot be written")
+                raise TargetUnavailable("the storage account cannot be written")
             case Effect.KILL_BEFORE:
                 self._owner.kill()
             case Effect.SLOW:
@@ -43,12 +45,39 @@ class SimulatedSink:
             case _:
                 pass
         if not self._owner.is_dead:
-            self._world.write(stream, self.instance, member)
+            act()
         if effect is Effect.KILL_AFTER:
             self._owner.kill()
         await asyncio.sleep(network.delay())
         if effect is Effect.TWICE:
-            raise TargetUnavailable("the journal did not answer")
+            raise TargetUnavailable("the storage account did not answer")
+
+    async def _read(self, where: str) -> None:
+        """Let the account answer, or raise TargetUnavailable."""
+        network = self._world.network
+        effect = network.faults.strike(Operation.READ, network.loop.time(), where)
+        await asyncio.sleep(network.delay())
+        if effect is Effect.KILL_BEFORE:
+            self._owner.kill()
+        if effect is Effect.SLOW:
+            self._owner.is_forgetful = True
+            await asyncio.sleep(_SLOW_SECONDS)
+        if effect is Effect.REFUSED or not self._world.has_journal:
+            self._owner.is_forgetful = True
+            raise TargetUnavailable("the storage account cannot be read")
+
+
+class SimulatedSink(_Account):
+    """The sink of one instance."""
+
+    def __init__(self, world: "World", owner: Process) -> None:
+        """Append to the journal of *world*."""
+        super().__init__(world, owner)
+        self.instance = owner.name
+
+    async def append(self, stream: Stream, member: bytes) -> None:
+        """Append a member, or raise TargetUnavailable."""
+        await self._write(f"journal of {stream.task}", lambda: self._world.write(stream, self.instance, member))
 
     async def close(self) -> None:
         """Do nothing."""
@@ -75,15 +104,50 @@ class SimulatedSink:
         await self._read(name)
         return bytes(self._world.blobs[name][1][position : position + length])
 
-    async def _read(self, name: str) -> None:
-        network = self._world.network
-        effect = network.faults.strike(Operation.READ, network.loop.time(), f"journal {name}")
-        await asyncio.sleep(network.delay())
-        if effect is Effect.KILL_BEFORE:
-            self._owner.kill()
-        if effect is Effect.SLOW:
-            self._owner.is_forgetful = True
-            await asyncio.sleep(_SLOW_SECONDS)
-        if effect is Effect.REFUSED or not self._world.has_journal:
-            self._owner.is_forgetful = True
-            raise TargetUnavailable("the journal cannot be read")
+
+class SimulatedBlobs(_Account):
+    """The store of an editor."""
+
+    url = "simulated"
+
+    async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - nobody reads the type
+        """Write all of a blob."""
+        await self._write(f"store {name}", lambda: self._world.stored.update({name: content}))
+
+    async def read(
+        self,
+        name: str,
+        *,
+        limit: int,
+        known_version: str | None = None,
+    ) -> Blob | Unchanged | TooLarge | None:
+        """Return a blob, None if missing."""
+        assert known_version is None
+        await self._read(f"store {name}")
+        content = self._world.stored.get(name)
+        if content is None:
+            return None
+        return Blob(content, name) if len(content) <= limit else TooLarge(len(content))
+
+    async def delete(self, name: str) -> None:
+        """Delete a blob."""
+        await self._write(f"store {name}", lambda: self._world.stored.pop(name, None))
+
+    async def append(self, name: str, content: bytes) -> bool:
+        """Append to a blob; each is full after some appends."""
+        stored = self._world.stored
+        if len(stored.get(name, b"")) >= _FULL:
+            return False
+        await self._write(f"store {name}", lambda: stored.update({name: stored.get(name, b"") + content}))
+        return True
+
+    async def tail(self, name: str, position: int) -> Tail:
+        """Return what has been appended from byte *position* on."""
+        await self._read(f"store {name}")
+        content = self._world.stored.get(name, b"")
+        return Tail(content[position:], len(content) >= _FULL)
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names that start with *prefix*, sorted."""
+        await self._read(f"store {prefix}")
+        return sorted(name for name in self._world.stored if name.startswith(prefix))

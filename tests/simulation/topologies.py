@@ -34,6 +34,8 @@ class Input:
     """Whether nothing of a message arrives but its body."""
     beyond: str | None = None
     """The site from which a second task carries it on to its targets."""
+    is_repeated: bool = False
+    """Whether the application sends each message twice, and the task one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,8 +285,9 @@ limits: {hold: PT20S}
 
 
 def _spillover() -> Topology:
-    west = NamespaceConfig(name="west", queues=(queue("jobs"), queue("rejected")))
-    east = NamespaceConfig(name="east", queues=(queue("jobs"),))
+    """Return a task for dead letters, and one that withholds what was sent before."""
+    west = NamespaceConfig(name="west", queues=(queue("jobs"), queue("orders"), queue("rejected")))
+    east = NamespaceConfig(name="east", queues=(queue("jobs"), queue("orders")))
     return Topology(
         "spillover",
         (west, east),
@@ -295,8 +298,19 @@ routes:
   - target: {connection: east, queue: jobs}
 rejects: {connection: west, queue: rejected}
 loop_prevention: off
+---
+task: once
+source: {connection: west, queue: orders}
+editors:
+  - deduplicate: {window: P1D, store: {setting: STORE}}
+routes:
+  - target: {connection: east, queue: orders}
+rejects: {connection: west, queue: rejected}
 """,
-        (Input("west", "jobs", (("east", "jobs"),), task="spill", is_dead=True),),
+        (
+            Input("west", "jobs", (("east", "jobs"),), task="spill", is_dead=True),
+            Input("west", "orders", (("east", "orders"),), task="once", is_repeated=True),
+        ),
         has_order=False,
     )
 
@@ -448,7 +462,7 @@ TOPOLOGIES = (
     _one_way("lanes", sessions=True, more="lanes: 2", rejects=""),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False, rejects=""),
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),
-    _one_way("to partitioned queues", sessions=False, in_order=False, is_partitioned=True),
+    _one_way("to partitioned queues", sessions=False, more="limits: {rate: 0.2}", in_order=False, is_partitioned=True),
     _one_way("to partitioned queues that detect duplicates", sessions=True, is_partitioned=True, detects=True),
     _ring(),
     HUB_AND_BACK,

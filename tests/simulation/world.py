@@ -41,6 +41,8 @@ _SPARES = 6
 _BRIEF, _LONG = 1_000, 2_592_000_000
 """The time to live of a message in milliseconds: of a brief one, and of the others."""
 _SLOWEST_EDITOR = 45.0
+_AGAIN = 600.0
+"""The seconds after which an application sends a message a second time at the latest."""
 
 
 class Draft(NamedTuple):
@@ -54,6 +56,8 @@ class Draft(NamedTuple):
     parts: int = 1
     size: int = 0
     """The bytes of its body, if it is padded."""
+    is_again: bool = False
+    """Whether the application has sent it before."""
 
     @property
     def names(self) -> list[str]:
@@ -119,6 +123,8 @@ class World:
         self.journal: list[bytes] = []
         self.blobs: dict[str, tuple[datetime, bytearray]] = {}
         """What the journal has by the names of its blobs, and when that was written."""
+        self.stored: dict[str, bytes] = {}
+        """What editors have stored, by the names of its blobs."""
         self.recorded: dict[tuple[str, str], float] = {}
         """When a copy or part was first on record as sent: by the place and the name in its body."""
         self._of_number: dict[tuple[object, ...], str] = {}
@@ -151,7 +157,7 @@ class World:
         self.tasks = self._configuration.tasks
         self._started = 0
         self._numbers: dict[str, int] = {}
-        self._waiting = len(self.topology.inputs) * self.scale.messages
+        self._waiting = sum(1 + source.is_repeated for source in self.topology.inputs) * self.scale.messages
 
     def skew(self) -> float:
         """Return by how much a clock differs."""
@@ -259,8 +265,7 @@ class World:
 
     def _send(self, target: Input) -> None:
         """Send a message; applications try again until it is accepted."""
-        site = self.sites[target.site]
-        if site.is_away:
+        if not self._accepts(target):
             self.network.later(1.0, partial(self._send, target))
             return
         key = f"key-{self.chance.randrange(self.scale.keys)}"
@@ -269,25 +274,40 @@ class World:
         kind = self._kind(target)
         parts = self.chance.randrange(2, 4) if self.topology.splits else 1
         draft = Draft(key, name, target, kind, parts, self.scale.size)
-        content = encoded(draft, is_hub=target.entity in site.namespace.hubs)
-        if target.entity in site.namespace.hubs:
-            partition = site.namespace.hub(target.entity).partition_for(key)
-            partition.append([read_event(content, key)])
-            self.seen.setdefault(target, []).append(partition.events[-1].encode())
-        elif target.is_dead:
-            backlog = site.namespace.queue(target.entity).backlog
-            number = backlog.dead_letters.add(read_content(content))
-            self.seen.setdefault(target, []).append(backlog.dead_letters.messages[number].encode())
+        self._publish(draft)
+        if target.is_repeated:
+            self.network.later(self.chance.random() ** 4 * _AGAIN, partial(self._repeat, draft._replace(is_again=True)))
+
+    def _repeat(self, draft: Draft) -> None:
+        """Send a message that the application takes for lost."""
+        if self._accepts(draft.input):
+            self._publish(draft)
         else:
-            entity = site.namespace.target(target.entity)
-            if entity.config.status is not EntityStatus.ACTIVE:
-                self._numbers[target.site + target.entity] -= 1
-                self.network.later(1.0, partial(self._send, target))
-                return
+            self.network.later(1.0, partial(self._repeat, draft))
+
+    def _accepts(self, target: Input) -> bool:
+        site = self.sites[target.site]
+        if site.is_away or target.entity in site.namespace.hubs or target.is_dead:
+            return not site.is_away
+        return site.namespace.target(target.entity).config.status is EntityStatus.ACTIVE
+
+    def _publish(self, draft: Draft) -> None:
+        target, namespace = draft.input, self.sites[draft.input.site].namespace
+        content = encoded(draft, is_hub=target.entity in namespace.hubs)
+        if target.entity in namespace.hubs:
+            partition = namespace.hub(target.entity).partition_for(draft.key)
+            partition.append([read_event(content, draft.key)])
+            delivered = partition.events[-1].encode()
+        elif target.is_dead:
+            backlog = namespace.queue(target.entity).backlog
+            number = backlog.dead_letters.add(read_content(content))
+            delivered = backlog.dead_letters.messages[number].encode()
+        else:
             file = next(task for task in self.tasks if task.task == target.task)
-            store = site.namespace.store(source_path(file))
-            entity.publish(read_content(content))
-            self.seen.setdefault(target, []).append(store.messages[max(store.messages)].encode())
+            store = namespace.store(source_path(file))
+            namespace.target(target.entity).publish(read_content(content))
+            delivered = store.messages[max(store.messages)].encode()
+        self.seen.setdefault(target, []).append(delivered)
         self.accepted.append(draft)
         self._waiting -= 1
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, int_, long, string, symbol
@@ -141,6 +142,15 @@ def test_a_message_whose_send_failed_is_not_withheld_at_its_redelivery() -> None
     output.put_up()
     assert line.run((1, "a")) == {Outcome.SENT: 1}
     assert line.run((2, "a")) == {Outcome.FILTERED: 1}
+
+
+def test_an_id_that_could_not_be_stored_is_remembered_at_the_redelivery() -> None:
+    deduplicate, first = editor(), message(message_id="a")
+    asked(deduplicate, [first])
+    again = replace(first.arrival, locked_until=1_800_000_000_000)  # each delivery has a lock of its own
+    asyncio.run(deduplicate.settled([(again, Outcome.SENT)], timeout_seconds=5))
+    (result,) = asked(deduplicate, [message(message_id="a")])
+    assert isinstance(result, Withheld)
 
 
 def test_a_message_that_a_later_editor_withholds_is_not_remembered() -> None:
