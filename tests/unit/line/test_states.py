@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import MessageRejected
-from shared.line.accepted_sends import AcceptedSends, Key
+from shared.line.accepted_sends import AcceptedSends
 from shared.line.item import Item, Original
 from shared.line.routing import Target
 from shared.line.states import (
@@ -24,7 +24,7 @@ from shared.line.states import (
     State,
     lines,
 )
-from shared.message.arrival import Arrival
+from shared.message.arrival import Arrival, Key
 from shared.protocols import Joined, Outcome, Outgoing
 from tests.fakes import OutputThatAccepts
 from tests.messages import ORIGIN
