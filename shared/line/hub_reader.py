@@ -53,8 +53,14 @@ class HubReader:
         *,
         partitions: Sequence[str] | None = None,
         is_compacted: bool = False,
+        look_seconds: float = _LOOK_SECONDS,
     ) -> None:
-        """Read only these *partitions*, None for all; numbers have gaps where the hub *is_compacted*."""
+        """
+        Read only these *partitions*, None for all.
+
+        Numbers have gaps where the hub *is_compacted*. A shutdown is noticed after *look_seconds* without events.
+        """
+        self._look_seconds = look_seconds
         self._task = task
         self._hub = hub
         self._checkpoints = checkpoints
@@ -95,7 +101,7 @@ class HubReader:
         opened = await self._opened(name, checkpoint)
         try:
             while not self._shutdown.is_requested and loop.time() < end:
-                batch = await opened.link.receive(_BATCH, _LOOK_SECONDS)
+                batch = await opened.link.receive(_BATCH, self._look_seconds)
                 if not batch:
                     continue
                 self._note_gone(name, checkpoint, batch[0].payload)

@@ -5,6 +5,7 @@ Where the real host has a process for the worker, gRPC and sockets, this has the
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,7 @@ from unittest.mock import patch
 
 from functions.raw_message import EventHubsConverter, ServiceBusConverter
 from functions.settlement import HostSettlement, _translated
-from functions.tasks import _function, _gathered
+from functions.tasks import _READ_SECONDS, _function, _gathered
 from host.listener import Listener, Stopping
 from host.platform import Ending
 from host.protos import TypedData
@@ -29,8 +30,10 @@ from host.worker import Function, Invocation, Outputs
 from shared.assembly.journals import Journals
 from shared.assembly.pipelines import pipelines
 from shared.errors import BuswayError
+from shared.line.hub_reader import HubReader
 from shared.line.intake import Intake
 from shared.line.pause import Order, Pause
+from shared.line.pipeline import Pipeline
 from shared.line.shutdown import Shutdown
 from shared.protocols import Output
 from shared.tasks.files import Configuration
@@ -39,7 +42,7 @@ from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
 from tests.simulation.hub_source import HubSource
-from tests.simulation.journal import SimulatedBlobs, SimulatedSink
+from tests.simulation.journal import SimulatedBlobs, SimulatedCheckpoints, SimulatedSink
 from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
@@ -53,6 +56,8 @@ _QUIET_SECONDS = 1.0
 _SIGTERM_SECONDS = 10.0
 _DRAIN_SECONDS = 3600.0
 _LOOK_SECONDS = 1.0
+_LOOK_AT_HUB_SECONDS = 15.0
+_SCHEDULE_SECONDS = 5.0
 _SERVICE_BUS = ServiceBusOptions(
     max_concurrent_calls=6,
     max_concurrent_sessions=3,
@@ -125,6 +130,15 @@ class Worker:
             self._busy_at = self._loop.time()
         return Invocation(None, outputs=handed_over(outputs), id=invocation_id)
 
+    async def work(self, function: Awaitable[None]) -> None:
+        """Run what a timer triggers."""
+        self.running += 1
+        try:
+            await function
+        finally:
+            self.running -= 1
+            self._busy_at = self._loop.time()
+
     def idle_seconds(self) -> float:
         """Return for how long no function has run."""
         return 0.0 if self.running else self._loop.time() - self._busy_at
@@ -176,7 +190,7 @@ class Instance(Process):
         if not self.is_dead and not self.is_ending:
             self.began, self._earlier = self._world.loop.time(), {*self._begun}
             for file in self._configuration.tasks:
-                if file.source.hub is not None:
+                if file.source.hub is not None and file.source.reader == "host":
                     for name in file.functions():
                         self.context.run(self._listen, self._listener(file, name))
 
@@ -236,6 +250,9 @@ class Instance(Process):
                 sleep=self._sleep,
             )
         for file, pipeline in made:
+            if file.source.reader == "app":
+                self._read(file, pipeline)
+                continue
             for name in file.functions():
                 if file.levers.dispatch == "single":
                     intake = Intake(pipeline, has_sessions=file.source.sessions)
@@ -244,6 +261,32 @@ class Instance(Process):
                     body = _function(file, pipeline.run, settlement)
                 self._worker.functions[name], self._bindings[name] = bound(body, list(pipeline.bindings))
                 self._listen(self._listener(file, name))
+
+    def _read(self, file: TaskFile, pipeline: Pipeline) -> None:
+        """Read the hub of a task as its timer does, which the host runs in one instance."""
+        world = self._world
+        site = world.sites[self._configuration.site(file.source.connection)]
+        hub = HubSource(world.network, self, site, file.source.hub or "", file.source.consumer_group or "$Default")
+        reader = HubReader(
+            file.task,
+            hub,  # type: ignore[arg-type] # with the methods that the reader calls
+            SimulatedCheckpoints(world, self, hub),  # type: ignore[arg-type] # likewise
+            pipeline.run,
+            self._shutdown,
+            look_seconds=_LOOK_AT_HUB_SECONDS,
+        )
+
+        async def read() -> None:
+            while not self._shutdown.is_requested:
+                await self._sleep(_SCHEDULE_SECONDS)
+                owner = world.readers.get(file.task)
+                if not (owner is None or owner is self or owner.is_dead or world.steal_after()):
+                    continue
+                world.readers[file.task] = self
+                with contextlib.suppress(BuswayError):
+                    await self._worker.work(reader.read(_READ_SECONDS))
+
+        self._tasks.append(world.loop.create_task(read(), context=self.context.copy()))
 
     def _listen(self, listener: Listener) -> None:
         self._listeners.append(listener)

@@ -4,10 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from host.checkpoints import Partition
 from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
+from shared.stores.documents import Changed
+from shared.stores.host_checkpoints import HostCheckpoint
 from tests.simulation.faults import Effect, Operation
+from tests.simulation.hub_source import HubSource
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -103,6 +107,36 @@ class SimulatedSink(_Account):
         """Return a part of a blob, or raise TargetUnavailable."""
         await self._read(name)
         return bytes(self._world.blobs[name][1][position : position + length])
+
+
+class SimulatedCheckpoints(_Account):
+    """The checkpoints of a task that reads its hub itself, as `HostCheckpoints`."""
+
+    def __init__(self, world: "World", owner: Process, hub: HubSource) -> None:
+        """Keep those of *hub*."""
+        super().__init__(world, owner)
+        self._hub = hub
+
+    async def read(self, partition: str) -> HostCheckpoint | None:
+        """Return the checkpoint of a partition, None before the first."""
+        await self._read(f"checkpoint {partition}")
+        return self._world.read_to.get((self._hub.name, partition))
+
+    async def write(self, partition: str, offset: str, number: int, version: str | None) -> str:
+        """Replace *version*, None for a new one, and return the new one; raises Changed."""
+        world, place = self._world, (self._hub.name, partition)
+        new = HostCheckpoint(offset, number, str(int(version or 0) + 1))
+
+        def replace() -> None:
+            found = world.read_to.get(place)
+            if (None if found is None else found.version) != version:
+                raise Changed(partition)
+            world.read_to[place] = new
+            hub = self._hub
+            world.checkpoints.set(Partition(hub.connection_name, hub.name, hub.consumer_group, partition), offset)
+
+        await self._write(f"checkpoint {partition}", replace)
+        return str(new.version)
 
 
 class SimulatedBlobs(_Account):

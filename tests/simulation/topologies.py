@@ -273,7 +273,7 @@ def _hub_to_hub() -> Topology:
         ),
         """
 task: west-to-east
-source: {connection: west-hub, hub: events}
+source: {connection: west-hub, hub: events, reader: app}
 routes:
   - target: {connection: east-hub, hub: events}
 rejects: {connection: west, queue: rejected}

@@ -18,6 +18,7 @@ from shared.amqp.sections import data
 from shared.amqp.values import Value, decimal128, int_, string, symbol, timestamp, ulong
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
+from shared.stores.host_checkpoints import HostCheckpoint
 from shared.tasks.models import TaskFile
 from tests.messages import application_properties, header, properties
 from tests.simulation.event_loop import SeededLoop
@@ -123,6 +124,10 @@ class World:
         self.journal: list[bytes] = []
         self.blobs: dict[str, tuple[datetime, bytearray]] = {}
         """What the journal has by the names of its blobs, and when that was written."""
+        self.readers: dict[str, Instance] = {}
+        """The instances that read hubs themselves, by their tasks."""
+        self.read_to: dict[tuple[str, str], HostCheckpoint] = {}
+        """Where they go on, by hub and partition."""
         self.stored: dict[str, bytes] = {}
         """What editors have stored, by the names of its blobs."""
         self.recorded: dict[tuple[str, str], float] = {}
