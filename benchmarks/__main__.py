@@ -19,7 +19,6 @@ BENCHMARKS = (
     "benchmarks.broker",
     "benchmarks.worker_cost",
     "benchmarks.cold_start",
-    "benchmarks.journal",
     "benchmarks.reconcile",
 )
 _HOLDS = {None: "", True: "yes", False: "[red]no[/red]"}
