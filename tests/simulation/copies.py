@@ -19,7 +19,7 @@ from shared.amqp.values import Described, Value
 _OF_THE_SOURCE = ("replication", "RuleName", "DeadLetter")
 _ASSIGNED = {
     *("x-opt-enqueued-time", "x-opt-sequence-number", "x-opt-enqueue-sequence-number", "x-opt-offset"),
-    *("x-opt-partition-id", "x-opt-locked-until"),
+    *("x-opt-partition-id", "x-opt-locked-until", "x-opt-scheduled-enqueue-time"),
 }
 _PARTITION_KEY = "x-opt-partition-key"
 _STORED_LIFE = "repl-sb-time-to-live"

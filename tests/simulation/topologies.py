@@ -36,6 +36,8 @@ class Input:
     """The site from which a second task carries it on to its targets."""
     is_repeated: bool = False
     """Whether the application sends each message twice, and the task one of them."""
+    schedules: bool = False
+    """Whether the application schedules some messages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +141,7 @@ def _one_way(
     is_partitioned: bool = False,
     detects: bool = False,
     rejects: str = _REJECTS,
+    schedules: bool = False,
 ) -> Topology:
     """Return a task with two routes; what its targets are decides which batches they take."""
     west = NamespaceConfig(name="west", queues=(queue("orders", sessions=sessions), queue("rejected")))
@@ -164,7 +167,12 @@ routes:
 {rejects}
 {more}
 """,
-        (Input("west", "orders", (("east", "express"), ("east", "orders")), "express", "west-to-east"),),
+        (
+            Input(
+                *("west", "orders", (("east", "express"), ("east", "orders")), "express", "west-to-east"),
+                schedules=schedules,
+            ),
+        ),
         has_order=in_order,
         detects=detects,
         dead_letters=not rejects,
@@ -458,7 +466,7 @@ TOPOLOGIES = (
     PAIR,
     PAIR_WITH_SESSIONS,
     _one_way("one way", sessions=False, in_order=False),
-    _one_way("one way with sessions", sessions=True, more="ttl: remaining"),
+    _one_way("one way with sessions", sessions=True, more="ttl: remaining", schedules=True),
     _one_way("lanes", sessions=True, more="lanes: 2", rejects=""),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False, rejects=""),
     _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),

@@ -20,7 +20,7 @@ from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
 from shared.stores.host_checkpoints import HostCheckpoint
 from shared.tasks.models import TaskFile
-from tests.messages import application_properties, header, properties
+from tests.messages import annotations, application_properties, header, properties
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Event, Faults
 from tests.simulation.instance import Instance, entity_of
@@ -42,6 +42,8 @@ _SPARES = 6
 _BRIEF, _LONG = 1_000, 2_592_000_000
 """The time to live of a message in milliseconds: of a brief one, and of the others."""
 _SLOWEST_EDITOR = 45.0
+_VISIBLE = 0.002
+_EACH_SCHEDULED = 3
 _AGAIN = 600.0
 """The seconds after which an application sends a message a second time at the latest."""
 
@@ -279,9 +281,32 @@ class World:
         kind = self._kind(target)
         parts = self.chance.randrange(2, 4) if self.topology.splits else 1
         draft = Draft(key, name, target, kind, parts, self.scale.size)
-        self._publish(draft)
+        if target.schedules and number % _EACH_SCHEDULED == 0:
+            self._schedule(draft)
+        else:
+            self._publish(draft)
         if target.is_repeated:
             self.network.later(self.chance.random() ** 4 * _AGAIN, partial(self._repeat, draft._replace(is_again=True)))
+
+    def _schedule(self, draft: Draft) -> None:
+        """Send a message that becomes visible later."""
+        site = self.sites[draft.input.site]
+        seconds = self.chance.random() ** 2 * max(self.scale.window - self.loop.time(), 1.0)
+        due = round(site.clock.now().timestamp() * 1000 + seconds * 1000)
+        content = read_content(encoded(draft, is_hub=False, due=due))
+        site.namespace.target(draft.input.entity).publish(content)
+        self.network.later(seconds + _VISIBLE, partial(self._note_scheduled, draft))
+
+    def _note_scheduled(self, draft: Draft) -> None:
+        """Count a scheduled message as sent when it has become visible."""
+        file = next(task for task in self.tasks if task.task == draft.input.task)
+        store = self.sites[draft.input.site].namespace.store(source_path(file))
+        found = [message.encode() for message in store.messages.values()]
+        self.seen.setdefault(draft.input, []).append(
+            next(content for content in found if json.dumps(draft.name).encode() in content)
+        )
+        self.accepted.append(draft)
+        self._waiting -= 1
 
     def _repeat(self, draft: Draft) -> None:
         """Send a message that the application takes for lost."""
@@ -459,8 +484,8 @@ def source_path(task: TaskFile) -> str:
 
 
 @lru_cache(maxsize=256)
-def encoded(draft: Draft, *, is_hub: bool) -> bytes:
-    """Return the encoded message of a draft."""
+def encoded(draft: Draft, *, is_hub: bool, due: int | None = None) -> bytes:
+    """Return the encoded message of a draft, which becomes visible when it is *due*, in milliseconds since 1970."""
     named: dict[str, Value] = {"number": int_(1), "price": decimal128(bytes(range(16)))}
     if draft.kind == "express":
         named["express"] = int_(1)
@@ -480,4 +505,5 @@ def encoded(draft: Draft, *, is_hub: bool) -> bytes:
         fields["session_id"] = string(draft.key)
     body = json.dumps(draft.names if draft.parts > 1 else draft.name).encode().ljust(draft.size)
     life = b"" if is_hub else header(time_to_live=_BRIEF if draft.kind == "brief" else _LONG)
-    return life + properties(**fields) + application_properties(named) + data(body)
+    times = b"" if due is None else annotations({"x-opt-scheduled-enqueue-time": timestamp(due)})
+    return life + times + properties(**fields) + application_properties(named) + data(body)
