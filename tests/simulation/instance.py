@@ -6,6 +6,7 @@ Where the real host has a process for the worker, gRPC and sockets, this has the
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -42,7 +43,7 @@ from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
 from tests.simulation.hub_source import HubSource
-from tests.simulation.journal import SimulatedBlobs, SimulatedCheckpoints, SimulatedSink
+from tests.simulation.journal import SimulatedBlobs, SimulatedCheckpoints, SimulatedDocuments, SimulatedSink
 from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
@@ -58,6 +59,10 @@ _DRAIN_SECONDS = 3600.0
 _LOOK_SECONDS = 1.0
 _LOOK_AT_HUB_SECONDS = 15.0
 _SCHEDULE_SECONDS = 5.0
+_SETTINGS = {
+    "STORE": "file:/store",
+    "BUSWAY_SECRET_KEY": json.dumps({"kty": "oct", "kid": "one", "k": "A" * 43}),
+}
 _SERVICE_BUS = ServiceBusOptions(
     max_concurrent_calls=6,
     max_concurrent_sessions=3,
@@ -236,10 +241,13 @@ class Instance(Process):
             file.task: Pause(file.task, self._reader_of_orders(file.task), self._clock)
             for file in self._configuration.tasks
         }
-        with patch("shared.editors.state.store.open_blobs", lambda *_: SimulatedBlobs(world, self)):
+        with (
+            patch("shared.editors.state.store.open_blobs", lambda *_: SimulatedBlobs(world, self)),
+            patch("shared.editors.protection.links.open_documents", lambda *_: SimulatedDocuments(world, self)),
+        ):
             made = pipelines(
                 self._configuration,
-                {"STORE": "file:/store"},
+                _SETTINGS,
                 self._shutdown,
                 journals=Journals(self._configuration, {}, self._clock, sink=sink),
                 outputs=outputs,

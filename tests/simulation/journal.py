@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from host.checkpoints import Partition
 from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
-from shared.stores.documents import Changed
+from shared.stores.documents import Changed, Document
 from shared.stores.host_checkpoints import HostCheckpoint
 from tests.simulation.faults import Effect, Operation
 from tests.simulation.hub_source import HubSource
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 _SLOW_SECONDS = 20.0
 _FULL = 48
 """The bytes after which nothing more can be appended to a blob of an editor: two ids."""
+
+
+@dataclass
+class Stored:
+    """What editors and readers of hubs have stored."""
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+    read_to: dict[tuple[str, str], HostCheckpoint] = field(default_factory=dict)
+    """Where a reader goes on, by hub and partition."""
 
 
 class _Account:
@@ -120,7 +131,7 @@ class SimulatedCheckpoints(_Account):
     async def read(self, partition: str) -> HostCheckpoint | None:
         """Return the checkpoint of a partition, None before the first."""
         await self._read(f"checkpoint {partition}")
-        return self._world.read_to.get((self._hub.name, partition))
+        return self._world.stored.read_to.get((self._hub.name, partition))
 
     async def write(self, partition: str, offset: str, number: int, version: str | None) -> str:
         """Replace *version*, None for a new one, and return the new one; raises Changed."""
@@ -128,15 +139,37 @@ class SimulatedCheckpoints(_Account):
         new = HostCheckpoint(offset, number, str(int(version or 0) + 1))
 
         def replace() -> None:
-            found = world.read_to.get(place)
+            found = world.stored.read_to.get(place)
             if (None if found is None else found.version) != version:
                 raise Changed(partition)
-            world.read_to[place] = new
+            world.stored.read_to[place] = new
             hub = self._hub
             world.checkpoints.set(Partition(hub.connection_name, hub.name, hub.consumer_group, partition), offset)
 
         await self._write(f"checkpoint {partition}", replace)
         return str(new.version)
+
+
+class SimulatedDocuments(_Account):
+    """The store of an editor that writes what it has read."""
+
+    async def read(self, name: str) -> Document | None:
+        """Return a document, None if missing."""
+        await self._read(f"store {name}")
+        return self._world.stored.documents.get(name)
+
+    async def write(self, name: str, content: bytes, version: str | None) -> str:
+        """Replace *version*, None for a new document, and return the new version; raises Changed."""
+        documents, new = self._world.stored.documents, str(int(version or 0) + 1)
+
+        def replace() -> None:
+            found = documents.get(name)
+            if (None if found is None else found.version) != version:
+                raise Changed(name)
+            documents[name] = Document(content, new)
+
+        await self._write(f"store {name}", replace)
+        return new
 
 
 class SimulatedBlobs(_Account):
@@ -146,7 +179,7 @@ class SimulatedBlobs(_Account):
 
     async def write(self, name: str, content: bytes, content_type: str | None = None) -> None:  # noqa: ARG002 - nobody reads the type
         """Write all of a blob."""
-        await self._write(f"store {name}", lambda: self._world.stored.update({name: content}))
+        await self._write(f"store {name}", lambda: self._world.stored.blobs.update({name: content}))
 
     async def read(
         self,
@@ -158,18 +191,18 @@ class SimulatedBlobs(_Account):
         """Return a blob, None if missing."""
         assert known_version is None
         await self._read(f"store {name}")
-        content = self._world.stored.get(name)
+        content = self._world.stored.blobs.get(name)
         if content is None:
             return None
         return Blob(content, name) if len(content) <= limit else TooLarge(len(content))
 
     async def delete(self, name: str) -> None:
         """Delete a blob."""
-        await self._write(f"store {name}", lambda: self._world.stored.pop(name, None))
+        await self._write(f"store {name}", lambda: self._world.stored.blobs.pop(name, None))
 
     async def append(self, name: str, content: bytes) -> bool:
         """Append to a blob; each is full after some appends."""
-        stored = self._world.stored
+        stored = self._world.stored.blobs
         if len(stored.get(name, b"")) >= _FULL:
             return False
         await self._write(f"store {name}", lambda: stored.update({name: stored.get(name, b"") + content}))
@@ -178,10 +211,10 @@ class SimulatedBlobs(_Account):
     async def tail(self, name: str, position: int) -> Tail:
         """Return what has been appended from byte *position* on."""
         await self._read(f"store {name}")
-        content = self._world.stored.get(name, b"")
+        content = self._world.stored.blobs.get(name, b"")
         return Tail(content[position:], len(content) >= _FULL)
 
     async def names(self, prefix: str) -> list[str]:
         """Return the names that start with *prefix*, sorted."""
         await self._read(f"store {prefix}")
-        return sorted(name for name in self._world.stored if name.startswith(prefix))
+        return sorted(name for name in self._world.stored.blobs if name.startswith(prefix))

@@ -324,9 +324,11 @@ rejects: {connection: west, queue: rejected}
 
 
 def _output_binding() -> Topology:
-    """Return tasks whose messages the host sends, after the function has returned: bodies, and envelopes."""
-    west = NamespaceConfig(name="west", queues=(queue("notes"), queue("orders"), queue("rejected")))
-    east = NamespaceConfig(name="east", queues=(queue("notes"), queue("carrier"), queue("orders"), queue("rejected")))
+    """Return tasks whose messages the host sends, after the function has returned, and one that checks a chain."""
+    linked = queue("linked", sessions=True)
+    west = NamespaceConfig(name="west", queues=(queue("notes"), queue("orders"), linked, queue("rejected")))
+    places = queue("notes"), queue("carrier"), queue("orders"), linked, replace(linked, name="checked")
+    east = NamespaceConfig(name="east", queues=(*places, queue("rejected")))
     return Topology(
         "output binding",
         (west, east),
@@ -351,10 +353,27 @@ source: {connection: east, queue: carrier, from: envelope}
 routes:
   - target: {connection: east, queue: orders}
 rejects: {connection: east, queue: rejected}
+---
+task: link
+source: {connection: west, queue: linked, sessions: true}
+editors:
+  - chain: {key: key, sequence: session, store: {setting: STORE}}
+routes:
+  - target: {connection: east, queue: linked}
+rejects: {connection: west, queue: rejected}
+---
+task: check
+source: {connection: east, queue: linked, sessions: true}
+editors:
+  - verify-chain: {key: key, store: {setting: STORE}}
+routes:
+  - target: {connection: east, queue: checked}
+rejects: {connection: east, queue: rejected}
 """,
         (
             Input("west", "notes", (("east", "notes"),), task="notes-to-east", has_bodies_only=True),
             Input("west", "orders", (("east", "orders"),), task="orders-to-carrier", beyond="east"),
+            Input("west", "linked", (("east", "checked"),), task="link", beyond="east"),
         ),
         has_order=False,
         # It is on record as sent before the host sends it: a loss between two attempts is in no journal.

@@ -18,12 +18,12 @@ from shared.amqp.sections import data
 from shared.amqp.values import Value, decimal128, int_, string, symbol, timestamp, ulong
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
-from shared.stores.host_checkpoints import HostCheckpoint
 from shared.tasks.models import TaskFile
 from tests.messages import annotations, application_properties, header, properties
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Event, Faults
 from tests.simulation.instance import Instance, entity_of
+from tests.simulation.journal import Stored
 from tests.simulation.network import Network
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
 from tests.simulation.topologies import Input, Topology, configuration
@@ -128,10 +128,7 @@ class World:
         """What the journal has by the names of its blobs, and when that was written."""
         self.readers: dict[str, Instance] = {}
         """The instances that read hubs themselves, by their tasks."""
-        self.read_to: dict[tuple[str, str], HostCheckpoint] = {}
-        """Where they go on, by hub and partition."""
-        self.stored: dict[str, bytes] = {}
-        """What editors have stored, by the names of its blobs."""
+        self.stored = Stored()
         self.recorded: dict[tuple[str, str], float] = {}
         """When a copy or part was first on record as sent: by the place and the name in its body."""
         self._of_number: dict[tuple[object, ...], str] = {}
