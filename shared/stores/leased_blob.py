@@ -15,6 +15,7 @@ from azure.core.exceptions import AzureError, HttpResponseError, ResourceExistsE
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient
 
 from shared.errors import TargetRefused
+from shared.stores.append_blob import while_read
 from shared.stores.storage_errors import translated
 
 LEASE_SECONDS = 60
@@ -50,7 +51,7 @@ class LeasedBlob:
         Raises: BlobInUse if the lease is lost, TargetUnavailable, TargetRefused.
         """
         try:
-            await self._client.append_block(block, length=len(block), lease=self._lease)
+            await while_read(lambda: self._client.append_block(block, length=len(block), lease=self._lease))
         except HttpResponseError as error:
             if error.status_code == HTTPStatus.PRECONDITION_FAILED:
                 text = f"{self._where}: another process has taken it over, because this one did not answer for a minute"

@@ -218,6 +218,21 @@ def test_an_append_that_wrote_and_was_answered_as_a_conflict_is_there_once(journ
     assert journal.files() == {FIRST: ["a", "b", "c"]}
 
 
+def test_a_leased_blob_is_appended_to_although_others_read_it(journal: Journal) -> None:
+    async def append() -> bytes:
+        async with (
+            ContainerClient.from_connection_string(
+                journal.storage, journal.name, transport=journal.transport
+            ) as client,
+            BlobContainer(client).leased("ledger") as blob,
+        ):
+            journal.transport.read_meanwhile = 2
+            await blob.append(b"line")
+            return await blob.read()
+
+    assert asyncio.run(append()) == b"line"
+
+
 def test_a_part_of_a_blob_that_grows_meanwhile_is_read_in_pieces(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
