@@ -191,7 +191,8 @@ def _longer_life(properties: bytes) -> int | None:
     expiry, creation = (field.payload for field in fields)
     if not isinstance(expiry, int) or not isinstance(creation, int) or expiry - creation < MAX_TIME_TO_LIVE:
         return None
-    return expiry - creation if expiry < _NEVER else None
+    # A creation long before 1970 makes it a number that no storage holds.
+    return expiry - creation if max(expiry, expiry - creation) < _NEVER else None
 
 
 def _read_annotations(section: bytes) -> tuple[bytes, int, str | None, int | None]:

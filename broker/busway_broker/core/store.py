@@ -369,7 +369,7 @@ class MessageStore:
         for number in sequence_numbers:
             message = self.messages.get(number)
             is_other = session_id is not None and message is not None and message.content.session_id != session_id
-            if message is None or message.lock_token is not None or is_other:
+            if message is None or message.lock_token is not None or is_other or message in found:
                 raise _not_locked(". Either the message is already locked or does not exist.")
             if message.state is not State.DEFERRED:
                 raise _not_locked(" as they were not deferred messages.")

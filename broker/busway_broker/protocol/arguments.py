@@ -12,6 +12,7 @@ from shared.amqp.codec import items_of
 from shared.amqp.values import NULL, Array, Value
 
 _NUMBERS = frozenset(("ubyte", "ushort", "uint", "ulong", "byte", "short", "int", "long", "timestamp"))
+_MAX_INT = 2**31 - 1
 
 
 class Arguments:
@@ -43,6 +44,13 @@ class Arguments:
         if value.kind not in _NUMBERS or not isinstance(value.payload, int):
             self._wrong(name, "a whole number")
         return value.payload
+
+    def count(self, name: str) -> int:
+        """Return a number of things, at most what an int holds."""
+        count = self.number(name)
+        if not 0 <= count <= _MAX_INT:
+            raise Refusal(errors.ARGUMENT_OUT_OF_RANGE, f"{name}: got {count}, expected 0 to {_MAX_INT}")
+        return count
 
     def optional_text(self, name: str) -> str | None:
         """Return text, None for null."""

@@ -176,7 +176,7 @@ class Management:
         limits, numbers = self._limits, None if self._store is None else self._store.numbers
         is_partitioned = numbers is not None and numbers.are_partitioned
         most = limits.max_peeked_of_partitions if is_partitioned else limits.max_peeked
-        return min(arguments.number("message-count"), most, most if self._most is None else self._most)
+        return min(arguments.count("message-count"), most, most if self._most is None else self._most)
 
     def _peek(self, arguments: Arguments) -> Response:
         start = arguments.number("from-sequence-number")
@@ -230,7 +230,7 @@ class Management:
                 check = partial(store.check_dead_letter, reason=reason, description=description, changes=changes)
             case _:
                 raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
-        tokens = self._lock_tokens(arguments)
+        tokens = dict.fromkeys(self._lock_tokens(arguments))
         self._do(*(Work(partial(check, token), partial(settle, token), token) for token in tokens))
         return ok()
 
@@ -243,7 +243,7 @@ class Management:
         return tokens
 
     def _delete_batch(self, arguments: Arguments) -> Response:
-        count, session_id = arguments.number("message-count"), arguments.optional_text("session-id")
+        count, session_id = arguments.count("message-count"), arguments.optional_text("session-id")
         is_premium = self._connection.namespace.config.max_message_size > STANDARD_MESSAGE_SIZE
         most = MAX_DELETED_OF_PREMIUM if is_premium else MAX_DELETED
         if count < 1:
@@ -311,7 +311,7 @@ class Management:
         return frozenset() if part is None else frozenset((part,))
 
     def _cancel(self, arguments: Arguments) -> Response:
-        incoming, numbers = self._publishable.incoming, arguments.numbers("sequence-numbers")
+        incoming, numbers = self._publishable.incoming, dict.fromkeys(arguments.numbers("sequence-numbers"))
         self._do(
             *(
                 Work(
@@ -353,7 +353,7 @@ class Management:
 
     def _get_message_sessions(self, arguments: Arguments) -> Response:
         since = arguments.number("last-updated-time")
-        skip, top = arguments.number("skip"), arguments.number("top")
+        skip, top = arguments.count("skip"), arguments.count("top")
         found = self._sessions.session_ids(None if since >= _ALL_SESSIONS else since)
         names = [string(name) for name in itertools.islice(found, skip, skip + top)]
         if not names:
@@ -378,7 +378,7 @@ class Management:
         return ok()
 
     def _enumerate_rules(self, arguments: Arguments) -> Response:
-        skip, top = arguments.number("skip"), arguments.number("top")
+        skip, top = arguments.count("skip"), arguments.count("top")
         definitions = self._subscription.rule_book.definitions[skip : skip + top]
         if not definitions:
             return Response(204, "No rules")

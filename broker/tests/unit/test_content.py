@@ -89,6 +89,7 @@ def test_a_time_to_live_beyond_the_header_is_the_time_between_creation_and_expir
     assert read_content(section(HEADER, list_([NULL, NULL, uint(2**32 - 1)])) + data(b"")).time_to_live is None
     assert life(2**32 - 1, 1_000, 1_000 + 2**33) == 2**33
     assert life(2**32 - 1, 1_000, 253_402_300_799_999) is None
+    assert life(2**32 - 1, -(2**63), 2**40) is None  # no storage would hold the number
     assert life(5_000, 1_000, 1_000 + 2**33) == 5_000
 
 

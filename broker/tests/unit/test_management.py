@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from broker.tests.sdk_calls import some
 from broker.tests.unit.controller import CONFIG, Controller, ask, new_namespace, put, requester, texts
 from busway_broker.config import EntityStatus, QueueConfig
 from busway_broker.core.content import read_content
@@ -88,6 +90,42 @@ def test_a_session_whose_state_was_set_at_the_time_itself_is_listed() -> None:
         return ask(peer, None, "get-message-sessions", asked).get("sessions-ids", [])
 
     assert [listed(since) for since in (set_at - 1, set_at, set_at + 1)] == [["a"], ["a"], []]
+
+
+@pytest.mark.parametrize(
+    ("path", "operation", "counts"),
+    [
+        ("target", "peek-message", ("message-count",)),
+        ("s", "get-message-sessions", ("skip", "top")),
+        ("topic/Subscriptions/one", "enumerate-rules", ("skip", "top")),
+    ],
+)
+def test_a_count_is_not_negative_nor_larger_than_an_int(path: str, operation: str, counts: tuple[str, ...]) -> None:
+    peer, others = requester(new_namespace(), path), ("from-sequence-number", "last-updated-time", *counts)
+    for wrong in (-1, 2**31):
+        answer = ask(peer, None, operation, dict.fromkeys(others, int_(1)) | dict.fromkeys(counts, long(wrong)))
+        assert (answer["status"], f"got {wrong}, expected 0 to" in answer["text"]) == (400, True)
+
+
+def test_what_a_request_names_twice_is_done_once() -> None:
+    namespace = new_namespace()
+    put(namespace, "target", b"a", b"b")
+    peer, store = requester(namespace, "target"), namespace.store("target")
+    peer.receiver("target")
+
+    def settle(how: str, number: int) -> Any:
+        token = Value(0x98, UUID(bytes_le=some(store.messages[number].lock_token)))
+        settled = {"disposition-status": string(how), "lock-tokens": array(0x98, [token] * 2)}
+        return ask(peer, None, "update-disposition", settled)["status"]
+
+    assert (settle("completed", 1), settle("defered", 2)) == (200, 200)
+    twice = {"sequence-numbers": array(0x81, [Value(0x81, 2)] * 2), "receiver-settle-mode": Value(0x70, 0)}
+    assert ask(peer, None, "receive-by-sequence-number", twice)["status"] == 404
+    assert texts(namespace, "target") == [b"b"]
+    later = replace(read_content(data(b"later")), scheduled_enqueue_time=2**42)
+    number = namespace.queue("target").incoming.schedule(later)
+    twice = {"sequence-numbers": array(0x81, [Value(0x81, number)] * 2)}
+    assert ask(peer, None, "cancel-scheduled-message", twice)["status"] == 200
 
 
 def test_requests_about_a_missing_subscription_are_not_answered() -> None:
