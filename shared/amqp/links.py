@@ -108,6 +108,7 @@ class Link:
         """Close the link."""
         if not self.is_closing:
             self.is_closing = True
+            self.session.drop_waiting(self.handle)
             self.session.emit(performatives.detach(self.handle, closed=True))
 
 
@@ -141,7 +142,7 @@ class Sender(Link):
             self.delivery_count = (self.delivery_count + self.credit) & SERIAL
             self.credit = 0
         if flow.drain or flow.echo:
-            self.session.emit_link_flow(self.handle, self.delivery_count, self.credit, drain=flow.drain)
+            self.session.answer_link_flow(self.handle, self.delivery_count, self.credit, drain=flow.drain)
 
     def on_transfer(self, transfer: Transfer, payload: bytes) -> None:  # noqa: ARG002 - whatever it is
         """Refuse a transfer."""

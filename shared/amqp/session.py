@@ -6,7 +6,7 @@ Source: OASIS AMQP 1.0, part 2, sections 2.5 and 2.6.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from shared.amqp import performatives
 from shared.amqp.errors import WINDOW_VIOLATION, SessionViolation
@@ -22,6 +22,23 @@ class EmitFrame(Protocol):
     def __call__(self, frame: bytes, payload: bytes = b"", /) -> None:
         """Add a frame."""
         ...
+
+
+class _Frame(NamedTuple):
+    """A frame of a delivery that waits for the peer's window."""
+
+    handle: int
+    head: bytes
+    payload: bytes
+
+
+class _Answer(NamedTuple):
+    """The answer to a flow, which waits for the frames before it."""
+
+    handle: int
+    delivery_count: int
+    link_credit: int
+    drain: bool
 
 
 class Session(ABC):
@@ -47,7 +64,7 @@ class Session(ABC):
         self.next_delivery_id = 0
         """The number of the next delivery."""
         self._room = 0
-        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._waiting: deque[_Frame | _Answer] = deque()
 
     def open_window(self, peer: Begin, max_frame_size: int) -> None:
         """Start to send, in frames of up to *max_frame_size* bytes, what the begin of the peer has room for."""
@@ -127,16 +144,29 @@ class Session(ABC):
             part = message[position : position + self._room]
             more = size - position > self._room
             head = performatives.transfer(self.channel, handle, delivery_id, tag, len(part), settled=settled, more=more)
-            self._waiting.append((head, part))
+            self._waiting.append(_Frame(handle, head, part))
         self._send_waiting()
         return delivery_id
 
     def _send_waiting(self) -> None:
         waiting = self._waiting
-        while waiting and self._remote_incoming_window > 0:
-            self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
-            self._remote_incoming_window -= 1
-            self._emit_frame(*waiting.popleft())
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, _Answer):
+                self.emit_link_flow(first.handle, first.delivery_count, first.link_credit, drain=first.drain)
+            elif self._remote_incoming_window > 0:
+                self._next_outgoing_id = (self._next_outgoing_id + 1) & SERIAL
+                self._remote_incoming_window -= 1
+                self._emit_frame(first.head, first.payload)
+            else:
+                break
+            waiting.popleft()
+
+    def drop_waiting(self, handle: int) -> None:
+        """Drop the frames of a link that ends: the peer would take them for those of a link that it does not know."""
+        if self._waiting:
+            self._waiting = deque(each for each in self._waiting if each.handle != handle)
+            self._send_waiting()
 
     def emit_flow(self) -> None:
         """Send the state of the windows."""
@@ -148,6 +178,11 @@ class Session(ABC):
             handle=handle, delivery_count=delivery_count, link_credit=link_credit, drain=drain
         )
         self.emit(performatives.flow(state))
+
+    def answer_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool) -> None:
+        """Send what a link that sends has left of its credit, behind its deliveries that wait for the peer's window."""
+        self._waiting.append(_Answer(handle, delivery_count, link_credit, drain))
+        self._send_waiting()
 
     def _flow(self) -> Flow:
         return Flow(

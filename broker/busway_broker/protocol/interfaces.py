@@ -122,6 +122,10 @@ class LinkSession(Protocol):
         """Send the state of a link's credit."""
         ...
 
+    def answer_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool) -> None:
+        """Send the same of a link that sends, behind its deliveries that wait for the peer's window."""
+        ...
+
     def can_send(self) -> bool:
         """Return whether the peer accepts one more transfer now."""
         ...

@@ -93,7 +93,7 @@ class OutgoingLink(Link):
             if fault is not None:
                 self.session.connection.delay_output(fault.delay)
         if flow.drain or flow.echo:
-            self.session.emit_link_flow(self.handle, self._delivery_count, self._credit, drain=flow.drain)
+            self.session.answer_link_flow(self.handle, self._delivery_count, self._credit, drain=flow.drain)
 
     def accept(self, tag: bytes) -> bool:  # noqa: ARG002 - consumer links use the tag
         """Complete a delivery; return False, and do nothing, if `settle` has to find out what happens."""

@@ -196,7 +196,8 @@ class Session(amqp.Session):
             self.pump()
 
     def forget(self, link: DeliveringLink) -> None:
-        """Forget the unsettled deliveries of a link that has ended."""
+        """Forget the deliveries of a link that has ended: those that are unsettled, and those that wait."""
+        self.drop_waiting(link.handle)
         self._unsettled = {number: entry for number, entry in self._unsettled.items() if entry[0] is not link}
 
     def fail(self, violation: SessionViolation) -> None:

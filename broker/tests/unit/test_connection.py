@@ -124,6 +124,21 @@ def test_a_large_message_waits_for_the_window_frame_by_frame() -> None:
     assert data(body) in b"".join(payload for *_, payload in frames)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_a_link_says_follows_its_message_that_waits_for_the_window_unless_it_ends(ends: bool) -> None:
+    peer = Peer(window=2, max_frame_size=512)
+    peer.open()
+    peer.send(bytes(1000))
+    heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 5, drain=True))
+    assert codes(heard) == [performatives.ATTACH, *[performatives.TRANSFER] * 2]
+    if ends:
+        assert codes(peer.say(compose(0, performatives.detach(0, closed=True)))) == [DETACHED]
+    window = performatives.Flow(3, 9, 0, 5000, None, None, None, drain=False, echo=False)
+    heard = peer.say(compose(0, performatives.flow(window)))
+    assert codes(heard) == ([] if ends else [performatives.TRANSFER, performatives.FLOW])
+    assert ends or heard[1][2][5:7] == [5, 0]
+
+
 def test_draining_uses_up_the_credit() -> None:
     peer = Peer()
     peer.open()
