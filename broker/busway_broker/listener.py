@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.protocol.holdings import TotalHoldings
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.namespace_storage import NamespaceStorage

@@ -23,7 +23,7 @@ from busway_broker.core.administration import Administration
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.rule_book import RuleDefinition
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.entity_fields import iso_time
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED, UNAUTHORIZED_ACCESS

@@ -15,7 +15,7 @@ from busway_broker.config import QueueConfig, Right, SharedAccessKey, Subscripti
 from busway_broker.core.backlog import Counts
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.core.usage import Times
 from busway_broker.entity_fields import (
     MAX_MESSAGE_SIZE,

@@ -27,7 +27,7 @@ from busway_broker.admin import inspection
 from busway_broker.admin.atom import Atom, AtomRequest, AtomResponse, refused
 from busway_broker.admin.origin import is_loopback, is_own_host, is_same_origin
 from busway_broker.config import Right
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from busway_broker.http_server import HttpServer, body_of
 from busway_broker.server import BrokerServer

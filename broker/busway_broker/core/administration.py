@@ -29,7 +29,7 @@ from busway_broker.core.entity_links import Use
 from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Entity, Namespace, deleted
 from busway_broker.core.rule_book import RuleDefinition
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.core.usage import disabled
 from busway_broker.errors import Refusal
 
@@ -56,19 +56,15 @@ class Administration:
         """Create a queue."""
         _check_name(self._namespace, config.name)
         self._check_targets(config)
-        namespace = self._namespace
-        queue = Queue(config, namespace.clock, namespace.timers, namespace)
-        namespace.queues[config.name.lower()] = queue
-        namespace.watch_idle()
+        queue = self._namespace.queues[config.name.lower()] = Queue(config, self._namespace)
+        self._namespace.watch_idle()
         return queue
 
     def create_topic(self, config: TopicConfig) -> Topic:
         """Create a topic."""
         _check_name(self._namespace, config.name)
-        namespace = self._namespace
-        topic = Topic(config, namespace.clock, namespace.timers, namespace)
-        namespace.topics[config.name.lower()] = topic
-        namespace.watch_idle()
+        topic = self._namespace.topics[config.name.lower()] = Topic(config, self._namespace)
+        self._namespace.watch_idle()
         return topic
 
     def update_queue(self, config: QueueConfig) -> Queue:
@@ -104,18 +100,8 @@ class Administration:
         if config.name.lower() in topic.subscriptions:
             raise Refusal(errors.ENTITY_ALREADY_EXISTS, f"{topic.path}: subscription {config.name} already exists")
         self._check_targets(config)
-        namespace = self._namespace
-        subscription = Subscription(
-            topic.path,
-            config,
-            namespace.clock,
-            namespace.timers,
-            namespace,
-            numbers=topic.incoming.numbers.others(),
-            payloads=topic.payloads,
-        )
-        topic.subscriptions[config.name.lower()] = subscription
-        namespace.watch_idle()
+        subscription = topic.subscribe(config)
+        self._namespace.watch_idle()
         return subscription
 
     def update_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
@@ -144,11 +130,7 @@ class Administration:
     def create_hub(self, config: HubConfig) -> Hub:
         """Create a hub."""
         _check_name(self._namespace, config.name)
-        namespace = self._namespace
-        hub = Hub(config, namespace.clock)
-        for partition in hub.partitions:
-            partition.recorder = namespace.recorder
-        namespace.hubs[config.name.lower()] = hub
+        hub = self._namespace.hubs[config.name.lower()] = Hub(config, self._namespace.clock, self._namespace.recorder)
         return hub
 
     def delete_hub(self, name: str) -> None:

@@ -1,24 +1,24 @@
 """What a queue or a subscription holds: its messages, its dead letters, and what it passes on."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Protocol, overload
+from typing import TYPE_CHECKING
 
-from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig
+from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.content import Content
 from busway_broker.core.forwarding import Forwarding
 from busway_broker.core.message import State, StoredMessage
-from busway_broker.core.partitioned_store import create_store
+from busway_broker.core.partitioned_store import PartitionedStore
 from busway_broker.core.properties import DESCRIPTION, REASON, changed
-from busway_broker.core.recording import Recorder
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore, StoreOptions
-from busway_broker.core.timers import Timers
+from busway_broker.core.times import in_milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
-from shared.clock import Clock
+
+if TYPE_CHECKING:
+    from busway_broker.core.namespace import Namespace
 
 _DEAD_LETTERS = "$DeadLetterQueue", "$Transfer/$DeadLetterQueue"
 
@@ -34,24 +34,6 @@ class Counts:
     transfer_dead_lettered: int
 
 
-class Forwarder(Protocol):
-    """The namespace as its entities see it: it forwards messages, and names its options and the recorder of changes."""
-
-    @property
-    def config(self) -> NamespaceConfig:
-        """Return the options of the namespace."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder | None:
-        """Return the recorder of changes, None if state is not stored."""
-        ...
-
-    def forward(self, content: Content, to: str, hops: int) -> None:
-        """Send *content* on its next hop; raises a Refusal with the reason if it cannot be forwarded."""
-        ...
-
-
 class Backlog:
     """
     The stores of a queue or subscription: its messages, its dead-letter queue, its transfer dead-letter queue.
@@ -60,32 +42,19 @@ class Backlog:
     """
 
     def __init__(
-        self,
-        path: str,
-        config: QueueConfig | SubscriptionConfig,
-        clock: Clock,
-        timers: Timers,
-        forwarder: Forwarder,
-        *,
-        numbers: SequenceNumbers,
+        self, path: str, config: QueueConfig | SubscriptionConfig, namespace: "Namespace", numbers: SequenceNumbers
     ) -> None:
         """Number the messages of the entity with *numbers*; its dead-letter queues have numbers of their own."""
         self.path = path
         self.config = config
-        self._forwarder = forwarder
-        self.forwarding = Forwarding(clock, timers, forwarder.forward)
-        options = self._options()
-        if config.requires_session:
-            self.store: MessageStore = SessionStore(path, options, clock, timers, self.dead_letter, numbers=numbers)
-        else:
-            self.store = create_store(path, options, clock, timers, self.dead_letter, numbers=numbers)
-        options = self._dead_letter_options()
+        self._namespace = namespace
+        self.forwarding = Forwarding(namespace)
+        plain = PartitionedStore if numbers.are_partitioned else MessageStore
+        kind = SessionStore if config.requires_session else plain
+        self.store = kind(path, self._options(), namespace, numbers, self.dead_letter)
         self.dead_letters, self.transfer_dead_letters = (
-            create_store(f"{path}/{name}", options, clock, timers, None, numbers=numbers.others())
-            for name in _DEAD_LETTERS
+            plain(f"{path}/{name}", self._dead_letter_options(), namespace, numbers.others()) for name in _DEAD_LETTERS
         )
-        for store in self.stores:
-            store.recorder = forwarder.recorder
         self._set_forwarding()
 
     @property
@@ -135,17 +104,17 @@ class Backlog:
             max_delivery_count=config.max_delivery_count,
             time_to_live=in_milliseconds(config.default_message_time_to_live),
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-            lock_group_size=self._forwarder.config.lock_group_size,
-            session_handover=in_milliseconds(self._forwarder.config.links.session_handover),
-            expires_lazily=self._forwarder.config.expires_lazily,
-            deferred_expire=self._forwarder.config.deferred_expire,
+            lock_group_size=self._namespace.config.lock_group_size,
+            session_handover=in_milliseconds(self._namespace.config.links.session_handover),
+            expires_lazily=self._namespace.config.expires_lazily,
+            deferred_expire=self._namespace.config.deferred_expire,
         )
 
     def _dead_letter_options(self) -> StoreOptions:
         return StoreOptions(
             lock_duration=in_milliseconds(self.config.lock_duration),
-            released_go_last=self._forwarder.config.released_go_last,
-            counts_lag=in_milliseconds(self._forwarder.config.counts_lag),
+            released_go_last=self._namespace.config.released_go_last,
+            counts_lag=in_milliseconds(self._namespace.config.counts_lag),
         )
 
     def enqueue(
@@ -217,12 +186,3 @@ class Backlog:
             annotations=content.annotations + source,
             annotation_count=content.annotation_count + 1,
         )
-
-
-@overload
-def in_milliseconds(duration: timedelta) -> int: ...
-@overload
-def in_milliseconds(duration: timedelta | None) -> int | None: ...
-def in_milliseconds(duration: timedelta | None) -> int | None:
-    """Return a duration as a number, None for one that never ends."""
-    return None if duration is None else duration // timedelta(milliseconds=1)

@@ -3,25 +3,25 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from busway_broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.core.backlog import Backlog, Forwarder, in_milliseconds
+from busway_broker.core.backlog import Backlog
 from busway_broker.core.content import Content
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
-from busway_broker.core.partitioned_store import numbers_for
 from busway_broker.core.payloads import Payloads
 from busway_broker.core.recording import scheduled_path
 from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
-from busway_broker.core.sequence_numbers import SequenceNumbers
+from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
 from busway_broker.core.session_store import without_session
-from busway_broker.core.store import milliseconds
-from busway_broker.core.timers import Timers
+from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.core.usage import Times, check_can_send, check_has_room
-from shared.clock import Clock
 from shared.rules import RuleEvaluationError
+
+if TYPE_CHECKING:
+    from busway_broker.core.namespace import Namespace
 
 _NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."
 
@@ -29,22 +29,13 @@ _NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session i
 class Queue:
     """A queue."""
 
-    def __init__(self, config: QueueConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
+    def __init__(self, config: QueueConfig, namespace: "Namespace") -> None:
         self.path = config.name
         self.config = config
-        self.times = Times(milliseconds(clock), milliseconds(clock))
+        self.times = Times.new(namespace.clock)
         numbers = numbers_for(config)
-        self.backlog = Backlog(config.name, config, clock, timers, forwarder, numbers=numbers)
-        self.incoming = IncomingMessages(
-            config.name,
-            clock,
-            timers,
-            numbers=numbers,
-            enqueue=self.backlog.enqueue,
-            duplicate_window=_duplicate_window(config),
-            counts_lag=in_milliseconds(forwarder.config.counts_lag),
-        )
-        self.incoming.recorder = forwarder.recorder
+        self.backlog = Backlog(config.name, config, namespace, numbers)
+        self.incoming = IncomingMessages(config, namespace, numbers, self.backlog.enqueue)
 
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:
         """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
@@ -69,7 +60,7 @@ class Queue:
         """Apply another configuration from now on."""
         self.config = config
         self.backlog.reconfigure(config)
-        self.incoming.reconfigure(_duplicate_window(config))
+        self.incoming.reconfigure(config)
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the messages from a sequence number on, in order, including scheduled ones."""
@@ -87,19 +78,16 @@ class Subscription:
         self,
         topic_path: str,
         config: SubscriptionConfig,
-        clock: Clock,
-        timers: Timers,
-        forwarder: Forwarder,
-        *,
+        namespace: "Namespace",
         numbers: SequenceNumbers,
         payloads: Payloads,
     ) -> None:
         self.name = config.name
         self.path = f"{topic_path}/Subscriptions/{config.name}"
         self.config = config
-        self.times = Times(milliseconds(clock), milliseconds(clock))
-        self.rule_book = RuleBook(self.path, config.rules, clock)
-        self.backlog = Backlog(self.path, config, clock, timers, forwarder, numbers=numbers)
+        self.times = Times.new(namespace.clock)
+        self.rule_book = RuleBook(self.path, config.rules, namespace.clock)
+        self.backlog = Backlog(self.path, config, namespace, numbers)
         for store in self.backlog.stores:
             store.payloads = payloads
 
@@ -150,38 +138,25 @@ class _Late(NamedTuple):
 class Topic:
     """A topic, which copies messages to its subscriptions, at once or after a delay; it is `Timed`."""
 
-    def __init__(self, config: TopicConfig, clock: Clock, timers: Timers, forwarder: Forwarder) -> None:
+    def __init__(self, config: TopicConfig, namespace: "Namespace") -> None:
         self.path = config.name
         self.config = config
-        self.times = Times(milliseconds(clock), milliseconds(clock))
-        self._clock = clock
-        numbers = numbers_for(config)
+        self.times = Times.new(namespace.clock)
         self.payloads = Payloads()
-        self.subscriptions = {
-            subscription.name.lower(): Subscription(
-                config.name,
-                subscription,
-                clock,
-                timers,
-                forwarder,
-                numbers=numbers.others(),
-                payloads=self.payloads,
-            )
-            for subscription in config.subscriptions
-        }
-        self.incoming = IncomingMessages(
-            config.name,
-            clock,
-            timers,
-            numbers=numbers,
-            enqueue=self._enqueue,
-            duplicate_window=_duplicate_window(config),
-            counts_lag=in_milliseconds(forwarder.config.counts_lag),
-        )
-        self._recorder = self.incoming.recorder = forwarder.recorder
-        self._timers = timers
-        self._delay = in_milliseconds(forwarder.config.copy_delay)
+        self.incoming = IncomingMessages(config, namespace, numbers_for(config), self._enqueue)
+        self.subscriptions: dict[str, Subscription] = {}
+        self._namespace = namespace
+        for subscription in config.subscriptions:
+            self.subscribe(subscription)
+        self._delay = in_milliseconds(namespace.config.copy_delay)
         self._late: deque[_Late] = deque()
+
+    def subscribe(self, config: SubscriptionConfig) -> Subscription:
+        """Add a subscription."""
+        numbers = self.incoming.numbers.others()
+        new = Subscription(self.path, config, self._namespace, numbers, self.payloads)
+        self.subscriptions[config.name.lower()] = new
+        return new
 
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:  # noqa: ARG002 - a queue checks the messages
         """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
@@ -202,13 +177,13 @@ class Topic:
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from now on, with the same subscriptions."""
         self.config = config
-        self.incoming.reconfigure(_duplicate_window(config))
+        self.incoming.reconfigure(config)
 
     def _enqueue(self, content: Content, hops: int) -> None:
         number = self.incoming.numbers.assign(content)
-        if self._recorder is not None:
-            self._recorder.numbered(scheduled_path(self.path), number)
-        now = milliseconds(self._clock)
+        if self.incoming.recorder is not None:
+            self.incoming.recorder.numbered(scheduled_path(self.path), number)
+        now = milliseconds(self._namespace.clock)
         longest_life = in_milliseconds(self.config.default_message_time_to_live)
 
         def offer(subscription: Subscription) -> None:
@@ -217,7 +192,7 @@ class Topic:
         if self._delay:
             self.payloads.add(number, content.size)
             self._late.append(_Late(now + self._delay, number, offer))
-            self._timers.set(self, now + self._delay)
+            self._namespace.timers.set(self, now + self._delay)
         else:
             self._distribute(offer)
 
@@ -248,9 +223,3 @@ class Topic:
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds only those."""
         return self.incoming.peek(from_sequence_number)
-
-
-def _duplicate_window(config: QueueConfig | TopicConfig) -> int | None:
-    return (
-        in_milliseconds(config.duplicate_detection_history_time_window) if config.requires_duplicate_detection else None
-    )

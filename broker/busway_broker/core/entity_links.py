@@ -1,11 +1,11 @@
 """The links of each entity, which end when it is deleted or disabled, and the entities that nobody uses any more."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import timedelta
 from enum import Enum, auto
 from typing import Protocol
 
 from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.times import in_milliseconds
 from busway_broker.core.usage import Times
 from busway_broker.errors import Refusal
 
@@ -125,7 +125,7 @@ class IdleEntities:
     def _deadlines(self) -> Iterator[tuple[Entity, int]]:
         for entity in self._entities():
             if entity.config.auto_delete_on_idle is not None:
-                after = entity.config.auto_delete_on_idle // timedelta(milliseconds=1)
+                after = in_milliseconds(entity.config.auto_delete_on_idle)
                 yield entity, self._last_use(entity) + after
 
     def _last_use(self, entity: Entity) -> int:

@@ -7,22 +7,20 @@ What a queue or subscription passes on to another entity, and what waits until t
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from busway_broker import errors
 from busway_broker.core.content import Content
-from busway_broker.core.store import MessageStore, milliseconds
-from busway_broker.core.timers import Timers
+from busway_broker.core.store import MessageStore
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
-from shared.clock import Clock
+
+if TYPE_CHECKING:
+    from busway_broker.core.namespace import Namespace
 
 MISSING = "The transfer destination entity does not exist."
 
 _RETRY_MILLISECONDS = 1000
-
-type Send = Callable[[Content, str, int], None]
-"""Sends a message to an entity that it reaches with so many hops; raises a Refusal."""
 
 
 class _Waiting(NamedTuple):
@@ -34,11 +32,8 @@ class _Waiting(NamedTuple):
 class Forwarding:
     """Passes on the messages of one entity; it is `Timed`."""
 
-    def __init__(self, clock: Clock, timers: Timers, send: Send) -> None:
-        """Pass on with *send*."""
-        self._clock = clock
-        self._timers = timers
-        self._send = send
+    def __init__(self, namespace: "Namespace") -> None:
+        self._namespace = namespace
         self._waiting: deque[_Waiting] = deque()
         self._gone: set[str] = set()
         self._retry: int | None = None
@@ -50,7 +45,7 @@ class Forwarding:
     def renew(self) -> None:
         """Look for targets by their names again, as after an update of the entity."""
         self._gone.clear()
-        self.advance(milliseconds(self._clock))
+        self.advance(milliseconds(self._namespace.clock))
 
     def pass_on(self, content: Content, to: str, hops: int) -> bool:
         """Send a message on and return True, False if it must wait for room; raises a Refusal that names why not."""
@@ -98,7 +93,7 @@ class Forwarding:
         if to.lower() in self._gone:
             raise Refusal(MISSING, f"'{to}' was deleted, and created again as another entity.")
         try:
-            self._send(content, to, hops)
+            self._namespace.forward(content, to, hops)
         except Refusal as refusal:
             if refusal.condition == errors.RESOURCE_LIMIT_EXCEEDED:
                 return False
@@ -109,5 +104,5 @@ class Forwarding:
 
     def _set_timer(self) -> None:
         if self._retry is None:
-            self._retry = milliseconds(self._clock) + _RETRY_MILLISECONDS
-            self._timers.set(self, self._retry)
+            self._retry = milliseconds(self._namespace.clock) + _RETRY_MILLISECONDS
+            self._namespace.timers.set(self, self._retry)

@@ -19,7 +19,7 @@ from busway_broker.config import HubConfig
 from busway_broker.core.event import Event, EventContent
 from busway_broker.core.partition_hash import partition_of_key
 from busway_broker.core.recording import Recorder
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
 from shared.clock import Clock
 
@@ -80,18 +80,17 @@ class Position:
 class Partition:
     """One log of events."""
 
-    def __init__(self, hub: str, number: int, clock: Clock, retention: int, retention_size: int | None) -> None:
-        """Keep events for *retention* milliseconds, and at most *retention_size* bytes of them."""
-        self.hub = hub
+    def __init__(self, config: HubConfig, number: int, clock: Clock, recorder: Recorder | None) -> None:
+        self.hub = config.name
         self.partition_id = str(number)
         self._clock = clock
-        self._retention = retention
-        self._retention_size = retention_size
+        self._retention = in_milliseconds(config.message_retention)
+        self._retention_size = config.retention_size
         self._events: list[Event] = []
         self._first = 0
         self._end_offset = 0
         self.last: Event | None = None
-        self.recorder: Recorder | None = None
+        self.recorder = recorder
         self._readers: dict[str, list[Reader]] = {}
 
     @property
@@ -236,15 +235,11 @@ class Partition:
 class Hub:
     """An event hub."""
 
-    def __init__(self, config: HubConfig, clock: Clock) -> None:
+    def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder | None = None) -> None:
         self.path = config.name
         self.config = config
         self.created_at = milliseconds(clock)
-        retention = int(config.message_retention.total_seconds() * 1000)
-        self.partitions = [
-            Partition(config.name, number, clock, retention, config.retention_size)
-            for number in range(config.partition_count)
-        ]
+        self.partitions = [Partition(config, number, clock, recorder) for number in range(config.partition_count)]
         self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
         self._turns = itertools.cycle(self.partitions)
 

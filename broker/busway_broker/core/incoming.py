@@ -2,18 +2,21 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from busway_broker import errors
+from busway_broker.config import QueueConfig, TopicConfig
 from busway_broker.core.content import NULL, Content
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.payloads import taken
-from busway_broker.core.recording import Recorder, scheduled_path
+from busway_broker.core.recording import scheduled_path
 from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import SequenceNumbers
-from busway_broker.core.store import milliseconds
-from busway_broker.core.timers import Timers
+from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
-from shared.clock import Clock
+
+if TYPE_CHECKING:
+    from busway_broker.core.namespace import Namespace
 
 _SHOWN_BITS = 0xFFFFFFFFFFFF
 
@@ -29,36 +32,28 @@ class IncomingMessages:
 
     def __init__(
         self,
-        path: str,
-        clock: Clock,
-        timers: Timers,
-        *,
+        config: QueueConfig | TopicConfig,
+        namespace: "Namespace",
         numbers: SequenceNumbers,
         enqueue: Callable[[Content, int], None],
-        duplicate_window: int | None,
-        counts_lag: int,
     ) -> None:
-        """
-        Pass due messages to *enqueue* (content, hops).
-
-        Units: milliseconds for the window, None to keep duplicates, and for the lag of the count.
-        """
-        self._path = path
-        self._clock = clock
-        self._timers = timers
+        """Pass due messages to *enqueue* (content, hops)."""
+        self._clock = namespace.clock
+        self._timers = namespace.timers
         self.numbers = numbers
         self._enqueue = enqueue
-        self._duplicate_window = duplicate_window
+        self.reconfigure(config)
         self._seen: dict[bytes, int] = {}
         self.scheduled: dict[int, StoredMessage] = {}
-        self.reported = ReportedCount(self.scheduled, counts_lag)
+        self.reported = ReportedCount(self.scheduled, in_milliseconds(namespace.config.counts_lag))
         self.size = 0
-        self.recorder: Recorder | None = None
-        self._record_path = scheduled_path(path)
+        self.recorder = namespace.recorder
+        self._record_path = scheduled_path(config.name)
 
-    def reconfigure(self, duplicate_window: int | None) -> None:
-        """Detect duplicates within another window from now on."""
-        self._duplicate_window = duplicate_window
+    def reconfigure(self, config: QueueConfig | TopicConfig) -> None:
+        """Detect duplicates within the window of another configuration from now on."""
+        window = in_milliseconds(config.duplicate_detection_history_time_window)
+        self._duplicate_window = window if config.requires_duplicate_detection else None
 
     def accept(self, content: Content, hops: int = 0) -> int | None:
         """Accept a message that *hops* entities have forwarded; return its sequence number if it is scheduled."""

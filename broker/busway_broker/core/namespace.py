@@ -14,8 +14,9 @@ from busway_broker.core.hub import Hub
 from busway_broker.core.properties import DESCRIPTION, REASON, changed
 from busway_broker.core.recording import Recorder
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import MessageStore, milliseconds
+from busway_broker.core.store import MessageStore
 from busway_broker.core.timers import Timed, Timers
+from busway_broker.core.times import milliseconds
 from busway_broker.core.usage import check_can_send
 from busway_broker.errors import Refusal
 from busway_broker.faults import Faults
@@ -73,12 +74,9 @@ class Namespace:
         self.created_at = milliseconds(clock)
         self.faults = Faults()
         self.region = 1 if config.geo_replicated else None
-        self.queues = {queue.name.lower(): Queue(queue, clock, self.timers, self) for queue in config.queues}
-        self.topics = {topic.name.lower(): Topic(topic, clock, self.timers, self) for topic in config.topics}
-        self.hubs = {hub.name.lower(): Hub(hub, clock) for hub in config.hubs}
-        for hub in self.hubs.values():
-            for partition in hub.partitions:
-                partition.recorder = recorder
+        self.queues = {queue.name.lower(): Queue(queue, self) for queue in config.queues}
+        self.topics = {topic.name.lower(): Topic(topic, self) for topic in config.topics}
+        self.hubs = {hub.name.lower(): Hub(hub, clock, recorder) for hub in config.hubs}
         self._idle = IdleEntities(self.entities, self.links, self.remove)
         self.watch_idle()
 

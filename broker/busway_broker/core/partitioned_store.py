@@ -7,14 +7,16 @@ has a short or expired lock then (issue 155 of Azure/azure-service-bus). One tha
 """
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from busway_broker.config import QueueConfig, TopicConfig
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.ready_queue import ReadyQueue
-from busway_broker.core.sequence_numbers import PARTITIONS, PartitionedNumbers, SequenceNumbers, partition_of
-from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions, milliseconds
-from busway_broker.core.timers import Timers
-from shared.clock import Clock
+from busway_broker.core.sequence_numbers import PARTITIONS, SequenceNumbers, partition_of
+from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions
+from busway_broker.core.times import milliseconds
+
+if TYPE_CHECKING:
+    from busway_broker.core.namespace import Namespace
 
 
 class PartitionedStore(MessageStore):
@@ -24,13 +26,11 @@ class PartitionedStore(MessageStore):
         self,
         path: str,
         options: StoreOptions,
-        clock: Clock,
-        timers: Timers,
-        dead_letter: DeadLetter | None,
-        *,
+        namespace: "Namespace",
         numbers: SequenceNumbers,
+        dead_letter: DeadLetter | None = None,
     ) -> None:
-        super().__init__(path, options, clock, timers, dead_letter, numbers=numbers)
+        super().__init__(path, options, namespace, numbers, dead_letter)
         self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
         self._turns = deque(self._partitions)
         # By partition: the end of the lock that the group has, and how many more messages get it.
@@ -59,24 +59,3 @@ class PartitionedStore(MessageStore):
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:
         return self._partitions[partition_of(message.sequence_number)]
-
-
-def numbers_for(config: QueueConfig | TopicConfig) -> SequenceNumbers:
-    """Return the numbers of a new queue or topic."""
-    if config.enable_partitioning:
-        return PartitionedNumbers(by_message_id=config.requires_duplicate_detection)
-    return SequenceNumbers()
-
-
-def create_store(
-    path: str,
-    options: StoreOptions,
-    clock: Clock,
-    timers: Timers,
-    dead_letter: DeadLetter | None,
-    *,
-    numbers: SequenceNumbers,
-) -> MessageStore:
-    """Return a new store without sessions."""
-    kind = PartitionedStore if numbers.are_partitioned else MessageStore
-    return kind(path, options, clock, timers, dead_letter, numbers=numbers)

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Self
 
 from busway_broker import errors
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from shared.clock import Clock
 from shared.rules import CorrelationFilter, Rule, RuleSet

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from busway_broker.config import QueueConfig, TopicConfig
 from busway_broker.core.content import NULL, Content
 from busway_broker.core.partition_hash import partition_of_key
 from busway_broker.errors import Refusal
@@ -119,3 +120,10 @@ class PartitionedNumbers(SequenceNumbers):
     def _partition(self, content: Content) -> int:
         key = self._key(content)
         return next(self._turns) if key is None else partition_of_key(key, PARTITIONS)
+
+
+def numbers_for(config: QueueConfig | TopicConfig) -> SequenceNumbers:
+    """Return the numbers of a new queue or topic."""
+    if config.enable_partitioning:
+        return PartitionedNumbers(by_message_id=config.requires_duplicate_detection)
+    return SequenceNumbers()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from busway_broker import errors
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.sequence_numbers import Part
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED, AmqpError
 

@@ -1,10 +1,13 @@
 """Checks of an entity's status and size, and the times of its use."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from busway_broker import errors
 from busway_broker.config import EntityStatus
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import LinkRefusal, Refusal
+from shared.clock import Clock
 
 _MEGABYTE = 1024 * 1024
 _NOT_FOR_SENDING = frozenset((EntityStatus.DISABLED, EntityStatus.SEND_DISABLED))
@@ -22,6 +25,11 @@ class Times:
     created_at: int
     updated_at: int
     accessed_at: int | None = None
+
+    @classmethod
+    def new(cls, clock: Clock) -> Self:
+        """Return the times of an entity that is created now."""
+        return cls(milliseconds(clock), milliseconds(clock))
 
 
 def check_can_send(path: str, status: EntityStatus) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from busway_broker import errors
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transactions
 from busway_broker.errors import Refusal
 from busway_broker.protocol import claims

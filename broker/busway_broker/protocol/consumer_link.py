@@ -9,7 +9,8 @@ from busway_broker import errors
 from busway_broker.core.properties import DESCRIPTION, REASON
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import MessageStore, milliseconds
+from busway_broker.core.store import MessageStore
+from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation

@@ -13,7 +13,7 @@ from busway_broker.core.event import EventContent, read_event, read_partition_ke
 from busway_broker.core.hub import Coordinate, Hub, Partition, Position, sequence_number_in
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.on_demand import create_hub
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from busway_broker import errors
 from busway_broker.config import Right
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.core.usage import Times
 from busway_broker.errors import Refusal
 from busway_broker.protocol.interfaces import LinkSession

@@ -18,7 +18,8 @@ from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Entity, top_level
 from busway_broker.core.sequence_numbers import Part, partition_of
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import MessageStore, milliseconds
+from busway_broker.core.store import MessageStore
+from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.protocol import rule_descriptions

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from busway_broker import errors
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 
 _NEVER_HAD_A_LINK = 5  # a connection that never had a link is closed after a fifth of the time

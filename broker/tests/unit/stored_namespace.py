@@ -17,7 +17,7 @@ from busway_broker.core.namespace import Namespace
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from busway_broker.storage import entities
 from busway_broker.storage.database import FILE_NAME

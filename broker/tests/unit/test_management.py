@@ -12,7 +12,7 @@ from busway_broker.config import EntityStatus, QueueConfig
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from shared.amqp import performatives
 from shared.amqp.codec import encode
 from shared.amqp.sections import data

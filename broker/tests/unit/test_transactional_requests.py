@@ -6,7 +6,7 @@ import pytest
 
 from broker.tests.unit.controller import Controller, ask, new_namespace, put, requester, texts
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.store import milliseconds
+from busway_broker.core.times import milliseconds
 from shared.amqp.codec import encode
 from shared.amqp.sections import data
 from shared.amqp.values import Value, array, binary, list_, map_, string, symbol, timestamp
