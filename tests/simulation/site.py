@@ -79,9 +79,9 @@ class Site:
         entity = namespace.target(path)
         namespace.remove(entity)
         if isinstance(entity, Queue):
-            namespace.queues[path.lower()] = Queue(entity.config, self.clock, namespace.timers, namespace)
+            namespace.queues[path.lower()] = Queue(entity.config, namespace)
         else:
-            namespace.topics[path.lower()] = Topic(entity.config, self.clock, namespace.timers, namespace)
+            namespace.topics[path.lower()] = Topic(entity.config, namespace)
 
 
 class Sites:

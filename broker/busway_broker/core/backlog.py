@@ -1,11 +1,11 @@
 """What a queue or a subscription holds: its messages, its dead letters, and what it passes on."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.content import Content
 from busway_broker.core.forwarding import Forwarding
+from busway_broker.core.home import Home
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.partitioned_store import PartitionedStore
 from busway_broker.core.properties import DESCRIPTION, REASON, changed
@@ -16,9 +16,6 @@ from busway_broker.core.times import in_milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 _DEAD_LETTERS = "$DeadLetterQueue", "$Transfer/$DeadLetterQueue"
 
@@ -42,18 +39,18 @@ class Backlog:
     """
 
     def __init__(
-        self, path: str, config: QueueConfig | SubscriptionConfig, namespace: "Namespace", numbers: SequenceNumbers
+        self, path: str, config: QueueConfig | SubscriptionConfig, home: Home, numbers: SequenceNumbers
     ) -> None:
         """Number the messages of the entity with *numbers*; its dead-letter queues have numbers of their own."""
         self.path = path
         self.config = config
-        self._namespace = namespace
-        self.forwarding = Forwarding(namespace)
+        self._home = home
+        self.forwarding = Forwarding(home)
         plain = PartitionedStore if numbers.are_partitioned else MessageStore
         kind = SessionStore if config.requires_session else plain
-        self.store = kind(path, self._options(), namespace, numbers, self.dead_letter)
+        self.store = kind(path, self._options(), home, numbers, self.dead_letter)
         self.dead_letters, self.transfer_dead_letters = (
-            plain(f"{path}/{name}", self._dead_letter_options(), namespace, numbers.others()) for name in _DEAD_LETTERS
+            plain(f"{path}/{name}", self._dead_letter_options(), home, numbers.others()) for name in _DEAD_LETTERS
         )
         self._set_forwarding()
 
@@ -104,17 +101,17 @@ class Backlog:
             max_delivery_count=config.max_delivery_count,
             time_to_live=in_milliseconds(config.default_message_time_to_live),
             dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-            lock_group_size=self._namespace.config.lock_group_size,
-            session_handover=in_milliseconds(self._namespace.config.links.session_handover),
-            expires_lazily=self._namespace.config.expires_lazily,
-            deferred_expire=self._namespace.config.deferred_expire,
+            lock_group_size=self._home.config.lock_group_size,
+            session_handover=in_milliseconds(self._home.config.links.session_handover),
+            expires_lazily=self._home.config.expires_lazily,
+            deferred_expire=self._home.config.deferred_expire,
         )
 
     def _dead_letter_options(self) -> StoreOptions:
         return StoreOptions(
             lock_duration=in_milliseconds(self.config.lock_duration),
-            released_go_last=self._namespace.config.released_go_last,
-            counts_lag=in_milliseconds(self._namespace.config.counts_lag),
+            released_go_last=self._home.config.released_go_last,
+            counts_lag=in_milliseconds(self._home.config.counts_lag),
         )
 
     def enqueue(

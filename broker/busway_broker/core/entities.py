@@ -3,15 +3,15 @@
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from busway_broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.backlog import Backlog
 from busway_broker.core.content import Content
+from busway_broker.core.home import Home, scheduled_path
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.payloads import Payloads
-from busway_broker.core.recording import scheduled_path
 from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
 from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
@@ -20,22 +20,19 @@ from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.core.usage import Times, check_can_send, check_has_room
 from shared.rules import RuleEvaluationError
 
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
-
 _NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."
 
 
 class Queue:
     """A queue."""
 
-    def __init__(self, config: QueueConfig, namespace: "Namespace") -> None:
+    def __init__(self, config: QueueConfig, home: Home) -> None:
         self.path = config.name
         self.config = config
-        self.times = Times.new(namespace.clock)
+        self.times = Times.new(home.clock)
         numbers = numbers_for(config)
-        self.backlog = Backlog(config.name, config, namespace, numbers)
-        self.incoming = IncomingMessages(config, namespace, numbers, self.backlog.enqueue)
+        self.backlog = Backlog(config.name, config, home, numbers)
+        self.incoming = IncomingMessages(config, home, numbers, self.backlog.enqueue)
 
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:
         """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
@@ -78,16 +75,16 @@ class Subscription:
         self,
         topic_path: str,
         config: SubscriptionConfig,
-        namespace: "Namespace",
+        home: Home,
         numbers: SequenceNumbers,
         payloads: Payloads,
     ) -> None:
         self.name = config.name
         self.path = f"{topic_path}/Subscriptions/{config.name}"
         self.config = config
-        self.times = Times.new(namespace.clock)
-        self.rule_book = RuleBook(self.path, config.rules, namespace.clock)
-        self.backlog = Backlog(self.path, config, namespace, numbers)
+        self.times = Times.new(home.clock)
+        self.rule_book = RuleBook(self.path, config.rules, home.clock)
+        self.backlog = Backlog(self.path, config, home, numbers)
         for store in self.backlog.stores:
             store.payloads = payloads
 
@@ -138,23 +135,23 @@ class _Late(NamedTuple):
 class Topic:
     """A topic, which copies messages to its subscriptions, at once or after a delay; it is `Timed`."""
 
-    def __init__(self, config: TopicConfig, namespace: "Namespace") -> None:
+    def __init__(self, config: TopicConfig, home: Home) -> None:
         self.path = config.name
         self.config = config
-        self.times = Times.new(namespace.clock)
+        self.times = Times.new(home.clock)
         self.payloads = Payloads()
-        self.incoming = IncomingMessages(config, namespace, numbers_for(config), self._enqueue)
+        self.incoming = IncomingMessages(config, home, numbers_for(config), self._enqueue)
         self.subscriptions: dict[str, Subscription] = {}
-        self._namespace = namespace
+        self._home = home
         for subscription in config.subscriptions:
             self.subscribe(subscription)
-        self._delay = in_milliseconds(namespace.config.copy_delay)
+        self._delay = in_milliseconds(home.config.copy_delay)
         self._late: deque[_Late] = deque()
 
     def subscribe(self, config: SubscriptionConfig) -> Subscription:
         """Add a subscription."""
         numbers = self.incoming.numbers.others()
-        new = Subscription(self.path, config, self._namespace, numbers, self.payloads)
+        new = Subscription(self.path, config, self._home, numbers, self.payloads)
         self.subscriptions[config.name.lower()] = new
         return new
 
@@ -183,7 +180,7 @@ class Topic:
         number = self.incoming.numbers.assign(content)
         if self.incoming.recorder is not None:
             self.incoming.recorder.numbered(scheduled_path(self.path), number)
-        now = milliseconds(self._namespace.clock)
+        now = milliseconds(self._home.clock)
         longest_life = in_milliseconds(self.config.default_message_time_to_live)
 
         def offer(subscription: Subscription) -> None:
@@ -192,7 +189,7 @@ class Topic:
         if self._delay:
             self.payloads.add(number, content.size)
             self._late.append(_Late(now + self._delay, number, offer))
-            self._namespace.timers.set(self, now + self._delay)
+            self._home.timers.set(self, now + self._delay)
         else:
             self._distribute(offer)
 

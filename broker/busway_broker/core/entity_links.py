@@ -23,10 +23,8 @@ class Use(Enum):
 class EntityLink(Protocol):
     """A link that the broker can end."""
 
-    @property
-    def is_attached(self) -> bool:
-        """Return whether the broker has answered its attach: one that waits for a session has no answer yet."""
-        ...
+    is_attached: bool
+    """Whether the broker has answered its attach: one that waits for a session has no answer yet."""
 
     def force_detach(self, refusal: Refusal) -> None:
         """End the link with a reason."""

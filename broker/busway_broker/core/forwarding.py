@@ -7,16 +7,14 @@ What a queue or subscription passes on to another entity, and what waits until t
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from busway_broker import errors
 from busway_broker.core.content import Content
+from busway_broker.core.home import Home
 from busway_broker.core.store import MessageStore
 from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 MISSING = "The transfer destination entity does not exist."
 
@@ -32,8 +30,8 @@ class _Waiting(NamedTuple):
 class Forwarding:
     """Passes on the messages of one entity; it is `Timed`."""
 
-    def __init__(self, namespace: "Namespace") -> None:
-        self._namespace = namespace
+    def __init__(self, home: Home) -> None:
+        self._home = home
         self._waiting: deque[_Waiting] = deque()
         self._gone: set[str] = set()
         self._retry: int | None = None
@@ -45,7 +43,7 @@ class Forwarding:
     def renew(self) -> None:
         """Look for targets by their names again, as after an update of the entity."""
         self._gone.clear()
-        self.advance(milliseconds(self._namespace.clock))
+        self.advance(milliseconds(self._home.clock))
 
     def pass_on(self, content: Content, to: str, hops: int) -> bool:
         """Send a message on and return True, False if it must wait for room; raises a Refusal that names why not."""
@@ -93,7 +91,7 @@ class Forwarding:
         if to.lower() in self._gone:
             raise Refusal(MISSING, f"'{to}' was deleted, and created again as another entity.")
         try:
-            self._namespace.forward(content, to, hops)
+            self._home.forward(content, to, hops)
         except Refusal as refusal:
             if refusal.condition == errors.RESOURCE_LIMIT_EXCEEDED:
                 return False
@@ -104,5 +102,5 @@ class Forwarding:
 
     def _set_timer(self) -> None:
         if self._retry is None:
-            self._retry = milliseconds(self._namespace.clock) + _RETRY_MILLISECONDS
-            self._namespace.timers.set(self, self._retry)
+            self._retry = milliseconds(self._home.clock) + _RETRY_MILLISECONDS
+            self._home.timers.set(self, self._retry)

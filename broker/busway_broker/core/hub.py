@@ -17,8 +17,8 @@ from typing import Protocol
 from busway_broker import errors
 from busway_broker.config import HubConfig
 from busway_broker.core.event import Event, EventContent
+from busway_broker.core.home import Recorder
 from busway_broker.core.partition_hash import partition_of_key
-from busway_broker.core.recording import Recorder
 from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
 from shared.clock import Clock
@@ -30,15 +30,10 @@ MAX_READERS = 5
 class Reader(Protocol):
     """A reader of a partition for a consumer group; with an epoch (owner level) it is the only one."""
 
-    @property
-    def epoch(self) -> int | None:
-        """Return the epoch, None for a reader that shares the partition."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Return what the reader calls itself, `nil` without a name."""
-        ...
+    epoch: int | None
+    """The epoch, None for a reader that shares the partition."""
+    name: str
+    """What the reader calls itself, `nil` without a name."""
 
     def wake(self) -> None:
         """Handle the arrival of new events."""

@@ -2,21 +2,17 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from busway_broker import errors
 from busway_broker.config import QueueConfig, TopicConfig
 from busway_broker.core.content import NULL, Content
+from busway_broker.core.home import Home, scheduled_path
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.payloads import taken
-from busway_broker.core.recording import scheduled_path
 from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 _SHOWN_BITS = 0xFFFFFFFFFFFF
 
@@ -33,21 +29,21 @@ class IncomingMessages:
     def __init__(
         self,
         config: QueueConfig | TopicConfig,
-        namespace: "Namespace",
+        home: Home,
         numbers: SequenceNumbers,
         enqueue: Callable[[Content, int], None],
     ) -> None:
         """Pass due messages to *enqueue* (content, hops)."""
-        self._clock = namespace.clock
-        self._timers = namespace.timers
+        self._clock = home.clock
+        self._timers = home.timers
         self.numbers = numbers
         self._enqueue = enqueue
         self.reconfigure(config)
         self._seen: dict[bytes, int] = {}
         self.scheduled: dict[int, StoredMessage] = {}
-        self.reported = ReportedCount(self.scheduled, in_milliseconds(namespace.config.counts_lag))
+        self.reported = ReportedCount(self.scheduled, in_milliseconds(home.config.counts_lag))
         self.size = 0
-        self.recorder = namespace.recorder
+        self.recorder = home.recorder
         self._record_path = scheduled_path(config.name)
 
     def reconfigure(self, config: QueueConfig | TopicConfig) -> None:

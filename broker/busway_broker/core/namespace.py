@@ -10,9 +10,9 @@ from busway_broker.core.backlog import Counts
 from busway_broker.core.content import Content
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.entity_links import EntityLinks, IdleEntities
+from busway_broker.core.home import Recorder
 from busway_broker.core.hub import Hub
 from busway_broker.core.properties import DESCRIPTION, REASON, changed
-from busway_broker.core.recording import Recorder
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
 from busway_broker.core.timers import Timed, Timers

@@ -7,16 +7,13 @@ has a short or expired lock then (issue 155 of Azure/azure-service-bus). One tha
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from busway_broker.core.home import Home
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.ready_queue import ReadyQueue
 from busway_broker.core.sequence_numbers import PARTITIONS, SequenceNumbers, partition_of
 from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions
 from busway_broker.core.times import milliseconds
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 
 class PartitionedStore(MessageStore):
@@ -26,11 +23,11 @@ class PartitionedStore(MessageStore):
         self,
         path: str,
         options: StoreOptions,
-        namespace: "Namespace",
+        home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
-        super().__init__(path, options, namespace, numbers, dead_letter)
+        super().__init__(path, options, home, numbers, dead_letter)
         self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
         self._turns = deque(self._partitions)
         # By partition: the end of the lock that the group has, and how many more messages get it.

@@ -11,10 +11,8 @@ from busway_broker.errors import Refusal
 class Consumer(Protocol):
     """A receiver of messages from a ready queue."""
 
-    @property
-    def is_destructive(self) -> bool:
-        """Return whether messages are deleted when they are delivered (receive and delete)."""
-        ...
+    is_destructive: bool
+    """Whether messages are deleted when they are delivered (receive and delete)."""
 
     def can_take(self) -> bool:
         """Return whether one more message can be delivered now."""

@@ -15,9 +15,9 @@ of azure-sdk-for-go for settlement.
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from busway_broker import errors
+from busway_broker.core.home import Home
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, SessionConsumer
 from busway_broker.core.sequence_numbers import SequenceNumbers
@@ -25,9 +25,6 @@ from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions
 from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 LOCK_END_OF_A_MESSAGE = 253_402_300_800_000
 """10000-01-01T00:00:00Z, in milliseconds since 1970 UTC."""
@@ -40,11 +37,11 @@ class SessionStore(MessageStore):
         self,
         path: str,
         options: StoreOptions,
-        namespace: "Namespace",
+        home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
-        super().__init__(path, options, namespace, numbers, dead_letter)
+        super().__init__(path, options, home, numbers, dead_letter)
         self._sessions: dict[str, MessageSession] = {}
         self._available: dict[str, MessageSession] = {}
         # In the order in which the locks expire.

@@ -18,10 +18,10 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from busway_broker import errors
 from busway_broker.core.content import Content
+from busway_broker.core.home import Home
 from busway_broker.core.message import Locks, State, StoredMessage
 from busway_broker.core.payloads import Payloads, taken
 from busway_broker.core.properties import DESCRIPTION, REASON, Changes, changed, check_changes
@@ -33,9 +33,6 @@ from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.values import string
-
-if TYPE_CHECKING:
-    from busway_broker.core.namespace import Namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +61,14 @@ class MessageStore:
         self,
         path: str,
         options: StoreOptions,
-        namespace: "Namespace",
+        home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
         """Pass undeliverable messages to *dead_letter*; a dead-letter queue has None."""
         self.path = path
         self.options = options
-        self.recorder = namespace.recorder
+        self.recorder = home.recorder
         self.forward: Callable[[StoredMessage], bool] | None = None
         """Passes on a message that is ready, and returns whether it has left."""
         self.messages: dict[int, StoredMessage] = {}
@@ -79,8 +76,8 @@ class MessageStore:
         self.size = 0
         self.payloads: Payloads | None = None
         """Those of the topic, if the store is one of a subscription."""
-        self._clock = namespace.clock
-        self._timers = namespace.timers
+        self._clock = home.clock
+        self._timers = home.timers
         self._dead_letter = dead_letter
         self._ready = ReadyQueue()
         self._locks = Locks()

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
 
+from busway_broker.core.message import StoredMessage
+
 _DROPPED_AT_LEAST = 1024
 
 
@@ -72,15 +74,6 @@ class Timers:
                 self.set(owner, max(following, now + 1))
 
 
-class Expiring(Protocol):
-    """A message with a time to live."""
-
-    @property
-    def expires_at(self) -> int | None:
-        """Return when it expires."""
-        ...
-
-
 class Deadlines:
     """
     The deadlines of messages by sequence number, most of which are dropped before they are due.
@@ -88,7 +81,7 @@ class Deadlines:
     Dropped deadlines stay until they are due or outnumber the others, so that dropping costs nothing.
     """
 
-    def __init__(self, messages: Mapping[int, Expiring]) -> None:
+    def __init__(self, messages: Mapping[int, StoredMessage]) -> None:
         """Use *messages* by sequence number: the deadline of one that is no longer there was dropped."""
         self._messages = messages
         # The sequence numbers whose deadlines came in order, as they do with one time to live for all. In a heap, each

@@ -1,6 +1,6 @@
 """What a link needs of its session, and a session of its connection, so that imports go one way."""
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable
 from typing import Protocol
 
 from busway_broker.core.namespace import Namespace
@@ -12,46 +12,29 @@ from shared.amqp.dispositions import Disposition
 
 
 class LinkConnection(Protocol):
-    """A connection as its links see it."""
+    """A connection as its sessions and links see it."""
 
-    @property
-    def namespace(self) -> Namespace:
-        """Return the namespace that the peer is connected to."""
-        ...
+    namespace: Namespace
+    """The namespace that the peer is connected to."""
+    later: Callable[[float, Callable[[], None]], object] | None
+    """What calls a function after seconds of the machine's time, None without sockets."""
+    claims: Claims
+    """What the peer may do."""
+    holdings: Holdings
+    """What the peer makes the broker hold."""
+    transactions: Transactions
+    """The transactions that the peer has declared."""
+    is_writable: bool
+    """Whether the peer reads what is sent to it."""
+    response_links: list["ResponsePath"]
+    """The open links that answers to requests can be sent on, oldest first."""
+    open_links: OpenLinks
+    """The count of the links that keep the connection in use."""
+    remote_max_frame_size: int
+    """The largest frame that the peer accepts, in bytes."""
 
-    @property
-    def later(self) -> Callable[[float, Callable[[], None]], object] | None:
-        """Return what calls a function after seconds of the machine's time, None without sockets."""
-        ...
-
-    @property
-    def claims(self) -> Claims:
-        """Return what the peer may do."""
-        ...
-
-    @property
-    def holdings(self) -> Holdings:
-        """Return what the peer makes the broker hold."""
-        ...
-
-    @property
-    def transactions(self) -> Transactions:
-        """Return the transactions that the peer has declared."""
-        ...
-
-    @property
-    def is_writable(self) -> bool:
-        """Return whether the peer reads what is sent to it."""
-        ...
-
-    @property
-    def response_links(self) -> MutableSequence["ResponsePath"]:
-        """Return the open links that answers to requests can be sent on, oldest first."""
-        ...
-
-    @property
-    def open_links(self) -> OpenLinks:
-        """Return the count of the links that keep the connection in use."""
+    def emit(self, frame: bytes, payload: bytes = b"", /) -> None:
+        """Add a frame to the output."""
         ...
 
     def use_link(self, name: str) -> None:
@@ -67,26 +50,11 @@ class LinkConnection(Protocol):
         ...
 
 
-class SessionConnection(LinkConnection, Protocol):
-    """A connection as its sessions see it."""
-
-    @property
-    def remote_max_frame_size(self) -> int:
-        """Return the largest frame that the peer accepts, in bytes."""
-        ...
-
-    def emit(self, frame: bytes, payload: bytes = b"", /) -> None:
-        """Add a frame to the output."""
-        ...
-
-
 class DeliveringLink(Protocol):
     """A link that the broker delivers on, as its session sees it."""
 
-    @property
-    def handle(self) -> int:
-        """Return the link's handle."""
-        ...
+    handle: int
+    """The link's handle."""
 
     def accept(self, tag: bytes) -> bool:
         """Complete a delivery; return False, and do nothing, if `settle` has to find out what happens."""
@@ -100,15 +68,10 @@ class DeliveringLink(Protocol):
 class LinkSession(Protocol):
     """A session as its links see it."""
 
-    @property
-    def connection(self) -> LinkConnection:
-        """Return the connection of the session."""
-        ...
-
-    @property
-    def transaction_scope(self) -> TransactionScope:
-        """Return the entity that the links of the session have in common for transactions."""
-        ...
+    connection: LinkConnection
+    """The connection of the session."""
+    transaction_scope: TransactionScope
+    """The entity that the links of the session have in common for transactions."""
 
     def emit(self, performative: bytes) -> None:
         """Send a performative."""
@@ -151,20 +114,12 @@ class LinkSession(Protocol):
 class ResponsePath(Protocol):
     """A link that answers to requests can be sent on."""
 
-    @property
-    def session(self) -> LinkSession:
-        """Return the session of the link."""
-        ...
-
-    @property
-    def node_path(self) -> str:
-        """Return the path of the node that answers."""
-        ...
-
-    @property
-    def address(self) -> str | None:
-        """Return the address that a request names as its reply-to."""
-        ...
+    session: LinkSession
+    """The session of the link."""
+    node_path: str
+    """The path of the node that answers."""
+    address: str | None
+    """The address that a request names as its reply-to."""
 
     def answer(self, message: bytes) -> None:
         """Send an answer as soon as the peer accepts it."""

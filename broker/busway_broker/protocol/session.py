@@ -6,7 +6,7 @@ from busway_broker import errors
 from busway_broker.core.transaction import TransactionScope
 from busway_broker.protocol.attaching import create_link
 from busway_broker.protocol.holdings import LINK_SIZE
-from busway_broker.protocol.interfaces import DeliveringLink, SessionConnection
+from busway_broker.protocol.interfaces import DeliveringLink, LinkConnection
 from busway_broker.protocol.link import Link
 from shared.amqp import performatives
 from shared.amqp import session as amqp
@@ -24,7 +24,7 @@ class Session(amqp.Session):
     """The broker's end of a session; it uses the peer's channel and handle numbers as its own."""
 
     def __init__(
-        self, connection: SessionConnection, channel: int, peer: Begin, *, incoming_window: int = INCOMING_WINDOW
+        self, connection: LinkConnection, channel: int, peer: Begin, *, incoming_window: int = INCOMING_WINDOW
     ) -> None:
         """Accept *incoming_window* transfers before the peer needs a new window."""
         super().__init__(

@@ -17,9 +17,9 @@ from typing import Any
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.home import scheduled_path
 from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.recording import scheduled_path
 from busway_broker.core.usage import Times
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.plain import plain, plain_definition, read, read_definition

@@ -9,10 +9,10 @@ from urllib.parse import quote
 from busway_broker.config import NamespaceConfig
 from busway_broker.core.backlog import Backlog
 from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.home import scheduled_path
 from busway_broker.core.hub import Hub, Partition
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.recording import scheduled_path
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore

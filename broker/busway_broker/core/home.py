@@ -1,5 +1,5 @@
 """
-The changes that the core reports to its storage: every change that must survive the process.
+What entities see of their namespace, and the changes that they report to its storage: what must survive the process.
 
 A path names one place for messages or events: that of a store or partition, or the `scheduled_path` of a queue or topic
 for its scheduled messages and message ids. Locks are not reported: they end with the process, as if released.
@@ -8,8 +8,12 @@ for its scheduled messages and message ids. Locks are not reported: they end wit
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from busway_broker.config import NamespaceConfig
+from busway_broker.core.content import Content
 from busway_broker.core.event import Event
 from busway_broker.core.message import StoredMessage
+from busway_broker.core.timers import Timers
+from shared.clock import Clock
 
 
 class Recorder(Protocol):
@@ -53,6 +57,19 @@ class Recorder(Protocol):
 
     def dropped(self, path: str, before: int) -> None:
         """Note that a partition no longer needs the events before a sequence number."""
+        ...
+
+
+class Home(Protocol):
+    """The namespace as its entities see it; the recorder is None if state is not stored."""
+
+    config: NamespaceConfig
+    clock: Clock
+    timers: Timers
+    recorder: Recorder | None
+
+    def forward(self, content: Content, to: str, hops: int) -> None:
+        """Send *content* on its next hop; raises a Refusal with the reason if it cannot be forwarded."""
         ...
 
 
