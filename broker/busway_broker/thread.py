@@ -70,13 +70,21 @@ class RunningBroker:
     def inspect[Result](self, name: str, look: Callable[[Namespace], Result]) -> Result:
         """Return the result of *look* for a namespace, called in the broker's thread."""
 
-        async def in_loop() -> Result:
-            result = look(self._server.namespaces[name])
+        def looked(server: BrokerServer) -> Result:
+            result = look(server.namespaces[name])
             # What *look* has changed may be due before the next timer.
-            self._server.advance()
+            server.advance()
             return result
 
-        return self._run(in_loop())
+        return self.call(looked)
+
+    def call[Result](self, work: Callable[[BrokerServer], Result]) -> Result:
+        """Return the result of *work* with the server, called in the broker's thread."""
+
+        async def called(server: BrokerServer) -> Result:
+            return work(server)
+
+        return self.run(called)
 
     def run[Result](self, work: Callable[[BrokerServer], Coroutine[Any, Any, Result]]) -> Result:
         """Return the result of *work* with the server, run in the broker's thread."""
@@ -92,19 +100,11 @@ class RunningBroker:
 
     def reset(self) -> None:
         """Close all connections, and start again with the configured entities, all empty."""
-
-        async def in_loop() -> None:
-            self._server.reset()
-
-        self._run(in_loop())
+        self.call(BrokerServer.reset)
 
     def advance(self, seconds: float) -> None:
         """Advance a ManualClock; TypeError for any other clock."""
-
-        async def in_loop() -> None:
-            self._server.advance_clock(seconds)
-
-        self._run(in_loop())
+        self.call(lambda server: server.advance_clock(seconds))
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -136,45 +136,25 @@ class NamespaceFaults:
 
     def cut_connections(self) -> None:
         """Break all connections now, as a network failure would."""
-
-        async def cut(server: BrokerServer) -> None:
-            server.cut_connections(self._name)
-
-        self._broker.run(cut)
+        self._broker.call(lambda server: server.cut_connections(self._name))
 
     def upgrade(self) -> None:
         """End the locks on sessions, and then all connections, as an upgrade of the service does; accept new ones."""
-
-        async def upgrade(server: BrokerServer) -> None:
-            server.upgrade(self._name)
-
-        self._broker.run(upgrade)
+        self._broker.call(lambda server: server.upgrade(self._name))
 
     def fail_over(self) -> int:
         """Make another region of a namespace of hubs the primary one: geo-replication. Return its number."""
-
-        async def fail_over(server: BrokerServer) -> int:
-            return server.fail_over(self._name)
-
-        return self._broker.run(fail_over)
+        return self._broker.call(lambda server: server.fail_over(self._name))
 
     def promote(self) -> str | None:
         """Let the alias of a pair, of which this is the secondary namespace, lead to it; return the alias."""
-
-        async def promote(server: BrokerServer) -> str | None:
-            alias = server.promote(self._name)
-            await server.come_up(self._name)
-            return alias
-
-        return self._broker.run(promote)
+        alias = self._broker.call(lambda server: server.promote(self._name))
+        self.come_up()
+        return alias
 
     def go_down(self) -> None:
         """Break all connections and accept no new ones; messages, locks and timers continue."""
-
-        async def down(server: BrokerServer) -> None:
-            server.go_down(self._name)
-
-        self._broker.run(down)
+        self._broker.call(lambda server: server.go_down(self._name))
 
     def come_up(self) -> None:
         """Listen again, on the same port."""

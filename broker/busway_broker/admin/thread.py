@@ -38,11 +38,7 @@ class RunningAdmin:
     ) -> None:
         """Stop listening."""
         server = self._running
-
-        async def stop(_: BrokerServer) -> None:
-            await server.stop()
-
-        self._broker.run(stop)
+        self._broker.run(lambda _: server.stop())
 
     @property
     def authority(self) -> Path:
@@ -64,8 +60,4 @@ class RunningAdmin:
     def connection_string(self, name: str) -> str:
         """Return the connection string to give to an administration client."""
         port = self._running.port(name)
-
-        async def write(broker: BrokerServer) -> str:
-            return connection_string("localhost", port, broker.namespaces[name].config)
-
-        return self._broker.run(write)
+        return self._broker.call(lambda broker: connection_string("localhost", port, broker.namespaces[name].config))
