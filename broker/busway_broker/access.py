@@ -10,7 +10,6 @@ Source: Microsoft Learn, "Service Bus access control with shared access signatur
 import base64
 import hashlib
 import hmac
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +17,12 @@ from urllib.parse import unquote_plus
 
 from busway_broker import errors
 from busway_broker.config import Right, SharedAccessKey
-from busway_broker.core.namespace import Namespace
+from busway_broker.core.namespace import Namespace, path_of
 from busway_broker.errors import Refusal
 from shared.amqp.errors import UNAUTHORIZED_ACCESS
 from shared.clock import Clock, SystemClock
 
 _SCHEME = "SharedAccessSignature "
-_HOST = re.compile(r"^[a-z][a-z0-9+.-]*://[^/?]*", re.IGNORECASE)
 _FIELDS = frozenset(("sr", "sig", "se", "skn"))
 _FAR_FUTURE = float("inf")
 _YEAR_10000 = 253_402_300_799
@@ -140,7 +138,7 @@ def path_of_resource(resource: str) -> str:
     >>> path_of_resource("https://localhost:5300/Orders?api-version=2021-05")
     'orders'
     """
-    return _HOST.sub("", resource, count=1).partition("?")[0].strip("/").lower()
+    return path_of(resource.partition("?")[0])
 
 
 def is_within(path: str, outer: str) -> bool:

@@ -139,11 +139,6 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         name=reader.name(),
         queues=tuple(_read_queue(child) for child in reader.children("Queues")),
         topics=tuple(_read_topic(child) for child in reader.children("Topics")),
-        port=reader.optional_number("Port", 1, 65535),
-        shared_access_keys=_read_keys(reader),
-        accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
-        disable_local_auth=reader.flag("DisableLocalAuth"),
-        public_network_access=reader.flag("PublicNetworkAccess", default=True),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
@@ -151,13 +146,25 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
         expires_lazily=reader.flag("ExpiresLazily"),
         deferred_expire=reader.flag("DeferredExpire"),
         copy_delay=reader.optional_duration("CopyDelay", timedelta()) or timedelta(),
-        links=_read_links(reader),
-        pairing=_read_pairing(reader),
+        **_read_access(reader),
     )
     reader.unique([*(queue.name for queue in config.queues), *(topic.name for topic in config.topics)])
     reader.ignore("Properties")  # of Microsoft's own service, such as MaxAllowedConnections
     reader.finish()
     return config
+
+
+def _read_access(reader: Reader) -> dict[str, Any]:
+    """Return the settings of both kinds of namespaces: who may connect, where, and for how long."""
+    return {
+        "port": reader.optional_number("Port", 1, 65535),
+        "shared_access_keys": _read_keys(reader),
+        "accepts_entra_tokens": reader.flag("AcceptsEntraTokens"),
+        "disable_local_auth": reader.flag("DisableLocalAuth"),
+        "public_network_access": reader.flag("PublicNetworkAccess", default=True),
+        "links": _read_links(reader),
+        "pairing": _read_pairing(reader),
+    }
 
 
 def _read_links(reader: Reader) -> LinkLimits:
@@ -246,14 +253,8 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
     config = NamespaceConfig(
         name=reader.name(),
         hubs=tuple(_read_hub(child) for child in reader.children("Entities")),
-        port=reader.optional_number("Port", 1, 65535),
-        shared_access_keys=_read_keys(reader),
-        accepts_entra_tokens=reader.flag("AcceptsEntraTokens"),
-        disable_local_auth=reader.flag("DisableLocalAuth"),
-        public_network_access=reader.flag("PublicNetworkAccess", default=True),
         geo_replicated=reader.flag("GeoReplication"),
-        links=_read_links(reader),
-        pairing=_read_pairing(reader),
+        **_read_access(reader),
     )
     reader.unique([hub.name for hub in config.hubs])
     reader.finish()

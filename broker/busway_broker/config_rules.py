@@ -2,7 +2,7 @@
 
 from busway_broker.config import DEFAULT_RULE
 from busway_broker.config_reader import Reader
-from busway_broker.entity_fields import NO_CONDITION
+from busway_broker.entity_fields import CORRELATION, NO_CONDITION
 from shared.amqp.values import FALSE, NULL, TRUE, Value, double, long, string
 from shared.rules import CorrelationFilter, Filter, Rule, RuleSyntaxError, parse_action, parse_filter
 
@@ -69,14 +69,7 @@ def _read_sql_filter(reader: Reader) -> Filter:
 def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
     pairs = reader.mapping("Properties")
     config = CorrelationFilter(
-        content_type=reader.optional_text("ContentType"),
-        correlation_id=reader.optional_text("CorrelationId"),
-        message_id=reader.optional_text("MessageId"),
-        reply_to=reader.optional_text("ReplyTo"),
-        reply_to_session_id=reader.optional_text("ReplyToSessionId"),
-        session_id=reader.optional_text("SessionId"),
-        subject=reader.optional_text("Label"),
-        to=reader.optional_text("To"),
+        **{attribute: reader.optional_text(name) for name, attribute in CORRELATION.items()},
         properties={name: _value(value) for name, value in pairs.items()},
     )
     if config == CorrelationFilter():

@@ -20,6 +20,17 @@ from shared.durations import format_duration, parse_duration
 _KILOBYTE = 1024
 _MAX_METADATA = 1024
 NO_CONDITION = "a correlation filter without a condition"
+CORRELATION = {
+    "CorrelationId": "correlation_id",
+    "MessageId": "message_id",
+    "To": "to",
+    "ReplyTo": "reply_to",
+    "Label": "subject",
+    "SessionId": "session_id",
+    "ReplyToSessionId": "reply_to_session_id",
+    "ContentType": "content_type",
+}
+"""The attributes of a correlation filter by their names in descriptions and files, in the order of AMQP."""
 
 
 @dataclass(frozen=True, slots=True)

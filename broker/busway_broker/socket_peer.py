@@ -74,10 +74,7 @@ class SocketPeer(ByteStream):
 
     def hold(self, change: int) -> None:
         """Count *change* more bytes that the connection holds outside of this."""
-        if change > 0:
-            self._connection.holdings.add(change)
-        elif change < 0:
-            self._connection.holdings.remove(-change)
+        self._connection.holdings.change(change)
         if self._connection.is_closed:
             self._wake()
 

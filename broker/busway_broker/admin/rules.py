@@ -12,7 +12,7 @@ from busway_broker import errors
 from busway_broker.admin.descriptions import INSTANCE, SERVICE_BUS
 from busway_broker.admin.xml import Element, join, tag, text_tag
 from busway_broker.core.rule_book import RuleDefinition
-from busway_broker.entity_fields import NO_CONDITION, iso_time
+from busway_broker.entity_fields import CORRELATION, NO_CONDITION, iso_time
 from busway_broker.errors import Refusal
 from shared.amqp.values import FALSE, TRUE, Value, double, int_, long, string, timestamp
 from shared.durations import format_duration, parse_duration
@@ -35,16 +35,6 @@ _PAIR = "KeyValueOfstringanyType"
 _TICK = timedelta(microseconds=1)
 _TICKS_PER_MICROSECOND = 10
 _MAX_INT = 2**31 - 1
-_CORRELATION = {
-    "CorrelationId": "correlation_id",
-    "MessageId": "message_id",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "Label": "subject",
-    "SessionId": "session_id",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
-}
 
 
 def read_rule(name: str, description: Element) -> RuleDefinition:
@@ -83,7 +73,7 @@ def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
             text = element.child_text("SqlExpression") or ""
             return parse_filter(text), text
         case "CorrelationFilter":
-            texts = {attribute: element.child_text(name) or None for name, attribute in _CORRELATION.items()}
+            texts = {attribute: element.child_text(name) or None for name, attribute in CORRELATION.items()}
             correlation = CorrelationFilter(**texts, properties=_read_pairs(element, "Properties"))
             if correlation == CorrelationFilter():
                 raise Refusal(errors.ARGUMENT_ERROR, f"{NO_CONDITION}, expected at least one property with its value")
@@ -177,7 +167,7 @@ def _filter(definition: RuleDefinition) -> str:
         case FalseFilter():
             return _sql("Filter", "FalseFilter", "1=0", {}, {})
         case CorrelationFilter():
-            texts = {name: getattr(selects, attribute) for name, attribute in _CORRELATION.items()}
+            texts = {name: getattr(selects, attribute) for name, attribute in CORRELATION.items()}
             parts = [text_tag(name, text) for name, text in texts.items() if text is not None]
             pairs = _pairs("Properties", selects.properties, definition.filter_times)
             return tag("Filter", join((*parts, pairs)), 'i:type="CorrelationFilter"')

@@ -29,7 +29,7 @@ MAX_HOPS = 4
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*/?", re.IGNORECASE)
 _DEAD_LETTER = "/$deadletterqueue"
 _TRANSFER_DEAD_LETTER = "/$transfer/$deadletterqueue"
-_SUB_QUEUE = re.compile(r"(/\$transfer)?/\$deadletterqueue$", re.IGNORECASE)
+SUB_QUEUE = re.compile(r"(/\$transfer)?/\$deadletterqueue$", re.IGNORECASE)
 
 type Entity = Queue | Topic | Subscription
 
@@ -56,7 +56,7 @@ def top_level(path: str) -> str:
     >>> top_level("Prices/Subscriptions/eu/$DeadLetterQueue")
     'prices'
     """
-    return _SUB_QUEUE.sub("", path.lower(), count=1).partition("/subscriptions/")[0]
+    return SUB_QUEUE.sub("", path.lower(), count=1).partition("/subscriptions/")[0]
 
 
 class Namespace:
@@ -153,7 +153,7 @@ class Namespace:
 
     def entity_of(self, path: str) -> Entity:
         """Return the entity of a path, which may be that of a sub-queue."""
-        return self.entity(_SUB_QUEUE.sub("", path, count=1))
+        return self.entity(SUB_QUEUE.sub("", path, count=1))
 
     def store(self, path: str) -> MessageStore:
         """Return the store that a receiver at a path receives from."""

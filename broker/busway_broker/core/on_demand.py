@@ -12,12 +12,11 @@ import re
 
 from busway_broker.config import HubConfig, OnDemand, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.administration import Administration
-from busway_broker.core.namespace import Namespace, without_host
+from busway_broker.core.namespace import SUB_QUEUE, Namespace, without_host
 
 PARTITIONS = 4
 
 _MANAGEMENT = re.compile(r"/\$management$", re.IGNORECASE)
-_SUB_QUEUE = re.compile(r"(/\$transfer)?/\$deadletterqueue$", re.IGNORECASE)
 _SUBSCRIPTION = re.compile(r"(?P<topic>.+?)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
 _HUB = re.compile(r"(?P<hub>.+?)(?:/consumergroups/(?P<group>[^/]+))?(?:/partitions/[^/]+)?", re.IGNORECASE)
 
@@ -26,7 +25,7 @@ def create_missing(namespace: Namespace, address: str, *, requires_session: bool
     """Create the entity at *address* if the namespace creates entities and it has none; a Refusal for a bad name."""
     match namespace.config.on_demand:
         case OnDemand.QUEUES:
-            path = _SUB_QUEUE.sub("", _MANAGEMENT.sub("", without_host(address)))
+            path = SUB_QUEUE.sub("", _MANAGEMENT.sub("", without_host(address)))
             _create_entity(namespace, path, requires_session=requires_session)
         case OnDemand.HUBS:
             found = _HUB.fullmatch(without_host(address))

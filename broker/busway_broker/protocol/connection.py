@@ -198,7 +198,7 @@ class Connection(amqp.Connection[Session]):
             raise ConnectionViolation(NOT_ALLOWED, f"unexpected performative 0x{code:02x}")
         elif session is not None:
             del self.sessions[channel]
-            self.holdings.remove(SESSION_SIZE)
+            self.holdings.change(-SESSION_SIZE)
             session.end()
         elif code in (performatives.ATTACH, performatives.TRANSFER):
             raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: no session has begun on it")
@@ -245,7 +245,7 @@ class Connection(amqp.Connection[Session]):
     def _on_begin(self, channel: int, peer: performatives.Begin) -> None:
         if channel in self.sessions or channel > CHANNEL_MAX:
             raise ConnectionViolation(NOT_ALLOWED, f"channel {channel}: in use, or above {CHANNEL_MAX}")
-        self.holdings.add(SESSION_SIZE)
+        self.holdings.change(SESSION_SIZE)
         if self.is_closed:
             return
         session = Session(self, channel, peer, incoming_window=self._incoming_window)

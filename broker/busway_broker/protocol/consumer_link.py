@@ -167,18 +167,14 @@ class ConsumerLink(OutgoingLink):
         settlement.check(tag)
 
     def _outcome(self, tag: bytes, state: Value) -> bytes | None:
-        """Apply an outcome and return the state to answer with: rejected if it cannot be applied."""
+        """Apply an outcome and return the state to answer with, rejected if it cannot be applied; None for others."""
         try:
-            return self._settle(tag, state)
+            settlement = settlement_of(self._store, state)
+            if settlement is None:
+                return None
+            settlement.settle(tag)
         except AmqpError as refusal:
             return performatives.rejected(refusal)
-
-    def _settle(self, tag: bytes, state: Value) -> bytes | None:
-        """Apply an outcome and return the state to answer with; None for a state that is not an outcome."""
-        settlement = settlement_of(self._store, state)
-        if settlement is None:
-            return None
-        settlement.settle(tag)
         return settlement.answer
 
 

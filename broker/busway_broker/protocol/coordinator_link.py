@@ -4,17 +4,12 @@ The link to the coordinator, on which a client declares and discharges transacti
 Source: OASIS AMQP 1.0, part 4, sections 4.2 and 4.3.
 """
 
-from functools import partial
-
-from busway_broker import errors
-from busway_broker.core.transaction import Transaction
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation
-from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.incoming_link import IncomingLink
 from busway_broker.protocol.interfaces import LinkSession
 from shared.amqp import performatives
-from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED
 from shared.amqp.fields import Fields, fields_of
 from shared.amqp.performatives import Attach, Transfer
 from shared.amqp.sections import VALUE, body_parts, split
@@ -27,6 +22,9 @@ _MAX_SIZE = 1024
 
 class CoordinatorLink(IncomingLink):
     """A control link; its transactions end with it."""
+
+    ends_when_too_large = False
+    operation = Operation.MANAGE
 
     def __init__(self, session: LinkSession, attach: Attach) -> None:
         super().__init__(session, attach, _MAX_SIZE)
@@ -46,38 +44,9 @@ class CoordinatorLink(IncomingLink):
             return
         super().on_transfer(transfer, payload)
 
-    def accept(self, message: bytes, message_format: int) -> None:
-        """Accept nothing: requests are answered by `_outcome`."""
-
-    def _answer(
-        self,
-        message: bytes,
-        size: int,
-        message_format: int,
-        transaction: Transaction | None = None,
-    ) -> bytes | None:
-        """Return the outcome of a request, None if a fault suppresses the answer."""
-        fault = self.faults.strike(Operation.MANAGE, self.path) if self.faults.is_set else None
-        if fault is None:
-            return self._outcome(message, size, message_format, transaction)
-        carry_out = partial(self._outcome, message, size, message_format, transaction)
-        return apply_fault(fault, self.session.connection, self.path, carry_out, performatives.rejected)
-
-    def _outcome(
-        self,
-        message: bytes,
-        size: int,
-        message_format: int,  # noqa: ARG002 - requests are never batched
-        transaction: Transaction | None = None,  # noqa: ARG002 - nor are they within a transaction
-    ) -> bytes:
-        if size > _MAX_SIZE:
-            return performatives.rejected(
-                Refusal(errors.MESSAGE_SIZE_EXCEEDED, f"the message has {size} bytes, expected {_MAX_SIZE}")
-            )
-        try:
-            return self._carry_out(*_read(message))
-        except AmqpError as refusal:
-            return performatives.rejected(refusal)
+    def accept(self, message: bytes, message_format: int) -> bytes:  # noqa: ARG002 - requests are never batched
+        """Carry out a request and return its outcome."""
+        return self._carry_out(*_read(message))
 
     def _carry_out(self, code: int, fields: Fields) -> bytes:
         if code == performatives.DECLARE:

@@ -56,33 +56,24 @@ class Holdings:
         """Return whether the peer has opened the connection, and has shown a token or key or needs none."""
         return self._is_trusted()
 
-    def add(self, size: int) -> None:
-        """Count *size* more bytes; close the connection if they are too many."""
+    def change(self, size: int) -> None:
+        """Count *size* more bytes, or fewer; close the connection if they are too many."""
         if self._is_closed:
             return
         self.size += size
         self._total.change(self, size)
         limit = TRUSTED_LIMIT if self.is_trusted else UNTRUSTED_LIMIT
-        if self.size > limit and not self._is_closed:
+        if size > 0 and self.size > limit and not self._is_closed:
             when = "" if self.is_trusted else " before a valid token or key"
             self.give_up(
                 f"the connection holds {self.size} bytes of requests and links, expected at most {limit}{when}"
             )
 
-    def remove(self, size: int) -> None:
-        """Count *size* bytes less."""
-        if not self._is_closed:
-            self.size -= size
-            self._total.change(self, -size)
-
     def set_unread(self, size: int) -> None:
         """Count *size* bytes of an incomplete frame; those of a trusted peer are bounded by the size of a frame."""
         size = 0 if self.is_trusted else size
         change, self.unread = size - self.unread, size
-        if change > 0:
-            self.add(change)
-        elif change < 0:
-            self.remove(-change)
+        self.change(change)
 
     def give_up(self, reason: str) -> None:
         """Release everything, and close the connection."""

@@ -32,6 +32,8 @@ class IncomingLink(Link):
 
     ends_when_too_large = True
     """Whether a delivery that is too large ends the link, or is only rejected."""
+    operation: Operation | None = Operation.SEND
+    """What a fault has to name to strike a delivery; None if it cannot."""
 
     def __init__(self, session: LinkSession, attach: Attach, max_message_size: int) -> None:
         super().__init__(session, attach)
@@ -49,8 +51,8 @@ class IncomingLink(Link):
         self.session.emit_link_flow(self.handle, self._delivery_count, self._credit)
 
     @abstractmethod
-    def accept(self, message: bytes, message_format: int) -> None:
-        """Accept a message; a Refusal rejects it."""
+    def accept(self, message: bytes, message_format: int) -> bytes | None:
+        """Accept a message and return its outcome, None for accepted; a Refusal rejects it."""
 
     def enlist(self, transaction: Transaction, message: bytes, message_format: int) -> None:  # noqa: ARG002 - links to entities use them
         """Accept a message within a transaction; a Refusal rejects it."""
@@ -141,7 +143,9 @@ class IncomingLink(Link):
         self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
     ) -> bytes | None:
         """Return the state to settle a delivery with, None if a fault suppresses the answer."""
-        fault = self.faults.strike(Operation.SEND, self.path, message) if self.faults.is_set else None
+        fault = None
+        if self.faults.is_set and self.operation is not None:
+            fault = self.faults.strike(self.operation, self.path, message)
         if fault is None:
             return self._outcome(message, size, message_format, transaction)
         if fault.effect is Effect.CLOSE_LINK:
@@ -171,9 +175,8 @@ class IncomingLink(Link):
             return performatives.rejected(refusal)
         try:
             if transaction is None:
-                self.accept(message, message_format)
-            else:
-                self.enlist(transaction, message, message_format)
+                return self.accept(message, message_format) or performatives.ACCEPTED_STATE
+            self.enlist(transaction, message, message_format)
         except LinkRefusal as refusal:
             self._ending = refusal
             return performatives.rejected(refusal)

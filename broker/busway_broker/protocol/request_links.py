@@ -50,6 +50,8 @@ class RequestLink(IncomingLink):
     """A link that requests arrive on."""
 
     ends_when_too_large = False
+    operation = None
+    """A fault affects the operation that is requested, not the delivery of the request."""
 
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
         super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == TOKENS else _MAX_REQUEST_SIZE)
@@ -62,11 +64,7 @@ class RequestLink(IncomingLink):
 
     def hold(self, size: int) -> None:
         """Count what the connection holds: anyone may send requests, also without a token."""
-        holdings = self.session.connection.holdings
-        if size > 0:
-            holdings.add(size)
-        else:
-            holdings.remove(-size)
+        self.session.connection.holdings.change(size)
 
     def accept(self, message: bytes, message_format: int) -> None:  # noqa: ARG002 - requests are never batched
         """Answer a request."""
@@ -90,12 +88,6 @@ class RequestLink(IncomingLink):
         response = self._respond(request)
         if response is not None:
             response_link.answer(encode_response(request, response, self._node))
-
-    def _answer(
-        self, message: bytes, size: int, message_format: int, transaction: Transaction | None = None
-    ) -> bytes | None:
-        """Settle a request; a fault affects the operation that is requested, not the delivery of the request."""
-        return self._outcome(message, size, message_format, transaction)
 
     def _respond(self, request: Request) -> Response | None:
         fault = None
@@ -163,7 +155,7 @@ class ResponseLink(OutgoingLink):
         links = self.session.connection.response_links
         if self in links:
             links.remove(self)
-        self.session.connection.holdings.remove(sum(counted for _, counted in self._answers))
+        self.session.connection.holdings.change(-sum(counted for _, counted in self._answers))
         self._answers.clear()
 
     def _passes_faults(self) -> bool:
@@ -174,14 +166,14 @@ class ResponseLink(OutgoingLink):
         """Send an answer as soon as the peer accepts it."""
         counted = len(message) if self._answers else min(len(message), _MAX_COUNTED_ANSWER)
         self._answers.append((message, counted))
-        self.session.connection.holdings.add(counted)
+        self.session.connection.holdings.change(counted)
         self.pump()
 
     def pump(self) -> None:
         """Send the answers that the peer accepts."""
         while self._answers and self.can_take():
             message, counted = self._answers.popleft()
-            self.session.connection.holdings.remove(counted)
+            self.session.connection.holdings.change(-counted)
             self.send(next(self._numbers).to_bytes(TAG_SIZE), message, settled=True)
 
 

@@ -6,6 +6,7 @@ Source: Microsoft Learn, "AMQP request/response operations", "Rule operations"; 
 
 from busway_broker import errors
 from busway_broker.core.rule_book import RuleDefinition
+from busway_broker.entity_fields import CORRELATION
 from busway_broker.errors import Refusal
 from busway_broker.protocol.arguments import Arguments
 from shared.amqp.values import NULL, Value, described, int_, list_, map_, string, timestamp, ulong
@@ -50,17 +51,9 @@ def read(name: str, description: Arguments) -> RuleDefinition:
 
 
 def _correlation_filter(arguments: Arguments) -> CorrelationFilter:
-    return CorrelationFilter(
-        content_type=arguments.optional_text("content-type"),
-        correlation_id=arguments.optional_text("correlation-id"),
-        message_id=arguments.optional_text("message-id"),
-        reply_to=arguments.optional_text("reply-to"),
-        reply_to_session_id=arguments.optional_text("reply-to-session-id"),
-        session_id=arguments.optional_text("session-id"),
-        subject=arguments.optional_text("label"),
-        to=arguments.optional_text("to"),
-        properties=arguments.mapping("properties"),
-    )
+    names = {attribute: attribute.replace("_", "-") for attribute in CORRELATION.values()} | {"subject": "label"}
+    texts = {attribute: arguments.optional_text(name) for attribute, name in names.items()}
+    return CorrelationFilter(**texts, properties=arguments.mapping("properties"))
 
 
 def describe(definition: RuleDefinition) -> Value:
@@ -78,16 +71,7 @@ def _filter(definition: RuleDefinition) -> Value:
         case FalseFilter():
             return _described(_FALSE_FILTER, [])
         case CorrelationFilter():
-            texts = (
-                selects.correlation_id,
-                selects.message_id,
-                selects.to,
-                selects.reply_to,
-                selects.subject,
-                selects.session_id,
-                selects.reply_to_session_id,
-                selects.content_type,
-            )
+            texts = [getattr(selects, attribute) for attribute in CORRELATION.values()]
             properties = map_((string(name), value) for name, value in selects.properties.items())
             items = [NULL if text is None else string(text) for text in texts]
             return _described(_CORRELATION_FILTER, [*items, properties if selects.properties else NULL])

@@ -75,7 +75,7 @@ class Session(amqp.Session):
         if attach.handle in self.links or attach.handle > HANDLE_MAX:
             raise SessionViolation(errors.HANDLE_IN_USE, f"handle {attach.handle}: in use, or above {HANDLE_MAX}")
         self._sizes[attach.handle] = LINK_SIZE + size
-        self.connection.holdings.add(LINK_SIZE + size)
+        self.connection.holdings.change(LINK_SIZE + size)
         if self._is_over:
             return
         try:
@@ -96,7 +96,7 @@ class Session(amqp.Session):
         handle, closed = fields.required_number(0), fields.flag(1)
         link = self.links.pop(handle, None)
         if link is not None:
-            self.connection.holdings.remove(self._sizes.pop(handle))
+            self.connection.holdings.change(-self._sizes.pop(handle))
             was_full = self.is_full
             link.on_detach(closed=closed)
             if was_full:
@@ -215,7 +215,7 @@ class Session(amqp.Session):
     def _release_links(self) -> None:
         self._is_over = True
         links, self.links = self.links, {}
-        self.connection.holdings.remove(sum(self._sizes.values()))
+        self.connection.holdings.change(-sum(self._sizes.values()))
         self._sizes.clear()
         for link in links.values():
             link.release()

@@ -29,27 +29,27 @@ def test_connection_is_closed_beyond_its_limit(is_trusted: bool) -> None:
     limit = holdings.TRUSTED_LIMIT if is_trusted else holdings.UNTRUSTED_LIMIT
     total = TotalHoldings()
     holder = Holder(total, is_trusted=is_trusted)
-    holder.holdings.add(limit)
+    holder.holdings.change(limit)
     assert holder.reasons == []
-    holder.holdings.add(1)
+    holder.holdings.change(1)
     assert f"holds {limit + 1} bytes of requests and links, expected at most {limit}" in holder.reasons[0]
     assert (total.size, holder.holdings.size) == (0, 0)
-    holder.holdings.add(5)
-    holder.holdings.remove(5)
+    holder.holdings.change(5)
+    holder.holdings.change(-5)
     assert total.size == 0
 
 
 def test_largest_holder_without_a_token_is_closed_if_all_hold_too_much() -> None:
     total = TotalHoldings(limit=1000)
     trusted, large, small = Holder(total, is_trusted=True), Holder(total), Holder(total)
-    trusted.holdings.add(500)
-    small.holdings.add(10)
-    large.holdings.add(400)
-    small.holdings.add(91)
+    trusted.holdings.change(500)
+    small.holdings.change(10)
+    large.holdings.change(400)
+    small.holdings.change(91)
     assert "all connections together hold 1001 bytes, expected at most 1000" in large.reasons[0]
     assert trusted.reasons == small.reasons == []
     assert total.size == 601
-    trusted.holdings.add(460)
+    trusted.holdings.change(460)
     assert (len(small.reasons), trusted.reasons, total.size) == (1, [], 960)
 
 
