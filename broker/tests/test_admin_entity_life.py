@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import (
 
 from busway_broker.config import EntityStatus, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.administration import Administration
-from busway_broker.core.entity_links import Use
+from busway_broker.core.usage import Use
 from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
 

@@ -11,11 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from busway_broker import errors
-from busway_broker.core.entity_links import Use
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.usage import check_can_manage, check_can_receive
+from busway_broker.core.usage import Use, check_can
 from busway_broker.errors import Refusal
 from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.management import entity_node
@@ -81,7 +80,7 @@ class BusConnection(Carrier):
 
         def join(consumer: Consumer) -> None:
             entity = namespace.entity_of(path)
-            check_can_receive(entity.path, entity.config.status)
+            check_can(Use.RECEIVE, entity.path, entity.config.status)
             if namespace.store(path) is not store:
                 raise Refusal(errors.NOT_FOUND, "The messaging entity has been deleted.")
             namespace.links.join(entity.path.lower(), Use.RECEIVE, consumer)  # type: ignore[arg-type] # has force_detach
@@ -130,7 +129,7 @@ class BusConnection(Carrier):
             path = node.removesuffix("/$management")
             if path not in self._nodes:
                 entity = self.namespace.entity_of(path)
-                check_can_manage(entity.path, entity.config.status)
+                check_can(Use.MANAGE, entity.path, entity.config.status)
                 # It outlives an entity that is deleted, and shows what that had (SR21).
                 self._nodes[path] = entity_node(self, path)  # type: ignore[arg-type] # with what a node asks for
             request.most = self.channel.most

@@ -14,7 +14,7 @@ from azure.eventhub._pyamqp.error import AMQPException
 from azure.servicebus.exceptions import ServiceBusError
 
 from busway_broker import errors
-from busway_broker.core.usage import check_can_send
+from busway_broker.core.usage import Use, check_can
 from busway_broker.errors import Refusal
 from busway_broker.protocol import hub_links, publisher_link
 from busway_broker.protocol.incoming_link import BATCH_FORMAT
@@ -94,7 +94,7 @@ class SenderLink:
     def check(self) -> None:
         """Raise a Refusal if nothing can be sent to the entity."""
         entity = self.channel.site.namespace.target(self.path)
-        check_can_send(entity.path, entity.config.status)
+        check_can(Use.SEND, entity.path, entity.config.status)
 
     def publish(self, content: bytes, message_format: int) -> None:
         """Publish a message, or a batch as a whole."""

@@ -16,7 +16,6 @@ from busway_broker import errors
 from busway_broker.config import (
     EXPECTED_CHILD_NAME,
     EXPECTED_NAME,
-    EntityStatus,
     HubConfig,
     QueueConfig,
     SubscriptionConfig,
@@ -25,22 +24,14 @@ from busway_broker.config import (
     is_entity_name,
 )
 from busway_broker.core.entities import Queue, Subscription, Topic
-from busway_broker.core.entity_links import Use
 from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Entity, Namespace, deleted
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.times import milliseconds
-from busway_broker.core.usage import disabled
+from busway_broker.core.usage import FORBIDDEN, disabled
 from busway_broker.errors import Refusal
 
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
-_USES_LOST = {
-    EntityStatus.ACTIVE: (),
-    EntityStatus.DISABLED: (Use.SEND, Use.RECEIVE, Use.MANAGE),
-    EntityStatus.SEND_DISABLED: (Use.SEND,),
-    EntityStatus.RECEIVE_DISABLED: (Use.RECEIVE,),
-}
-
 type _Config = QueueConfig | TopicConfig | SubscriptionConfig
 
 
@@ -167,7 +158,7 @@ class Administration:
         entity.times.updated_at = milliseconds(self._namespace.clock)
         status = entity.config.status
         links = self._namespace.links
-        links.detach(path.lower(), _USES_LOST[status], disabled(path, status))
+        links.detach(path.lower(), FORBIDDEN[status], disabled(path, status))
         if self._namespace.config.links.updates_detach and not _is_only_larger(before, entity.config):
             links.end_forced(path.lower())
         self._namespace.watch_idle()

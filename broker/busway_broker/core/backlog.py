@@ -8,11 +8,10 @@ from busway_broker.core.forwarding import Forwarding
 from busway_broker.core.home import Home
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.partitioned_store import PartitionedStore
-from busway_broker.core.properties import DESCRIPTION, REASON, changed
+from busway_broker.core.properties import Changes, changed, why
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import MessageStore, StoreOptions
-from busway_broker.core.times import in_milliseconds
+from busway_broker.core.store import MessageStore
 from busway_broker.errors import Refusal
 from shared.amqp.codec import encode
 from shared.amqp.values import string, symbol
@@ -44,13 +43,12 @@ class Backlog:
         """Number the messages of the entity with *numbers*; its dead-letter queues have numbers of their own."""
         self.path = path
         self.config = config
-        self._home = home
         self.forwarding = Forwarding(home)
         plain = PartitionedStore if numbers.are_partitioned else MessageStore
         kind = SessionStore if config.requires_session else plain
-        self.store = kind(path, self._options(), home, numbers, self.dead_letter)
+        self.store = kind(path, config, home, numbers, self.dead_letter)
         self.dead_letters, self.transfer_dead_letters = (
-            plain(f"{path}/{name}", self._dead_letter_options(), home, numbers.others()) for name in _DEAD_LETTERS
+            plain(f"{path}/{name}", config, home, numbers.others()) for name in _DEAD_LETTERS
         )
         self._set_forwarding()
 
@@ -68,9 +66,8 @@ class Backlog:
         """Apply another configuration from now on."""
         self.config = config
         self._set_forwarding()
-        self.store.reconfigure(self._options())
-        for store in (self.dead_letters, self.transfer_dead_letters):
-            store.reconfigure(self._dead_letter_options())
+        for store in self.stores:
+            store.reconfigure(config)
         self.forwarding.renew()
         self.store.forward_all()
 
@@ -91,28 +88,8 @@ class Backlog:
 
     def _bury(self, content: Content, refusal: Refusal, enqueue_sequence_number: int | None) -> None:
         """Put a message that cannot be forwarded into the dead-letter queue, from where none is forwarded."""
-        texts = {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)}
-        self.dead_letters.add(changed(content, texts), enqueue_sequence_number=enqueue_sequence_number)
-
-    def _options(self) -> StoreOptions:
-        config = self.config
-        return replace(
-            self._dead_letter_options(),
-            max_delivery_count=config.max_delivery_count,
-            time_to_live=in_milliseconds(config.default_message_time_to_live),
-            dead_letters_on_expiration=config.dead_lettering_on_message_expiration,
-            lock_group_size=self._home.config.lock_group_size,
-            session_handover=in_milliseconds(self._home.config.links.session_handover),
-            expires_lazily=self._home.config.expires_lazily,
-            deferred_expire=self._home.config.deferred_expire,
-        )
-
-    def _dead_letter_options(self) -> StoreOptions:
-        return StoreOptions(
-            lock_duration=in_milliseconds(self.config.lock_duration),
-            released_go_last=self._home.config.released_go_last,
-            counts_lag=in_milliseconds(self._home.config.counts_lag),
-        )
+        failed = changed(content, why(refusal.condition, refusal.description))
+        self.dead_letters.add(failed, enqueue_sequence_number=enqueue_sequence_number)
 
     def enqueue(
         self,
@@ -150,11 +127,10 @@ class Backlog:
         active, dead_lettered, transfer_dead_lettered = (store.reported.at(now) for store in self.stores)
         return Counts(active, 0, scheduled, dead_lettered, transfer_dead_lettered)
 
-    def dead_letter(self, message: StoredMessage, reason: str, description: str) -> None:
-        """Move a message that has left the store to the dead-letter queue; empty texts are left out."""
-        texts = {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
+    def dead_letter(self, message: StoredMessage, changes: Changes) -> None:
+        """Move a message that has left the store to the dead-letter queue, with other application properties."""
         # Here it shows when the message expires, or has expired.
-        content = replace(changed(message.content, texts), time_to_live=message.time_to_live)
+        content = replace(changed(message.content, changes), time_to_live=message.time_to_live)
         to = self.config.forward_dead_lettered_messages_to
         is_held = False
         if to is not None:
@@ -163,9 +139,7 @@ class Backlog:
                     return
                 is_held = True
             except Refusal as refusal:
-                content = changed(
-                    content, {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)}
-                )
+                content = changed(content, why(refusal.condition, refusal.description))
         number = self.dead_letters.add(
             self._with_source(content) if is_held else content,
             enqueue_sequence_number=message.original_number,

@@ -12,15 +12,16 @@ from busway_broker.core.home import Home, scheduled_path
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.payloads import Payloads
+from busway_broker.core.properties import why
 from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
 from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
 from busway_broker.core.session_store import without_session
 from busway_broker.core.times import in_milliseconds, milliseconds
-from busway_broker.core.usage import Times, check_can_send, check_has_room
+from busway_broker.core.usage import Times, Use, check_can, check_has_room
 from shared.rules import RuleEvaluationError
 
-_NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."
+NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."
 
 
 class Queue:
@@ -38,7 +39,7 @@ class Queue:
         """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
         config = self.config
         if config.status is not EntityStatus.ACTIVE and not is_forwarded:
-            check_can_send(self.path, config.status)
+            check_can(Use.SEND, self.path, config.status)
         check_has_room(self.path, self.size, config.max_size)
         if config.requires_session and any(content.session_id is None for content in contents):
             raise without_session()
@@ -107,14 +108,14 @@ class Subscription:
             self._enqueue(copy, sequence_number, enqueued_time, hops, longest_life)
         if failed and self.config.dead_lettering_on_filter_evaluation_exceptions:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
-            self.backlog.dead_letter(message, "FilterEvaluationException", failed[0].description)
+            self.backlog.dead_letter(message, why("FilterEvaluationException", failed[0].description))
 
     def _enqueue(
         self, content: Content, sequence_number: int, enqueued_time: int, hops: int, longest_life: int | None
     ) -> None:
         if self.config.requires_session and content.session_id is None:
             message = StoredMessage(content, sequence_number, sequence_number, enqueued_time, None)
-            self.backlog.dead_letter(message, "Session ID is null.", _NO_SESSION_ID)
+            self.backlog.dead_letter(message, why("Session ID is null.", NO_SESSION_ID))
         else:
             self.backlog.enqueue(content, enqueue_sequence_number=sequence_number, hops=hops, longest_life=longest_life)
 
@@ -158,7 +159,7 @@ class Topic:
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:  # noqa: ARG002 - a queue checks the messages
         """Raise a Refusal if the topic is disabled or full; a subscription dead-letters what it cannot hold."""
         if self.config.status is not EntityStatus.ACTIVE and not is_forwarded:
-            check_can_send(self.path, self.config.status)
+            check_can(Use.SEND, self.path, self.config.status)
         check_has_room(self.path, self.size, self.config.max_size)
 
     def publish(self, content: Content, hops: int = 0) -> int | None:

@@ -1,23 +1,14 @@
 """The links of each entity, which end when it is deleted or disabled, and the entities that nobody uses any more."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from enum import Enum, auto
 from typing import Protocol
 
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.times import in_milliseconds
-from busway_broker.core.usage import Times
+from busway_broker.core.usage import Times, Use
 from busway_broker.errors import Refusal
 
 _SUBSCRIPTIONS = "/subscriptions/"
-
-
-class Use(Enum):
-    """The purpose of a link."""
-
-    SEND = auto()
-    RECEIVE = auto()
-    MANAGE = auto()
 
 
 class EntityLink(Protocol):

@@ -82,7 +82,7 @@ class Forwarding:
             if not self._sent(content, waiting.to, 1):
                 return False
         except Refusal as refusal:
-            waiting.store.refuse(waiting.number, refusal)
+            waiting.store.forget(waiting.number, refusal)
             return True
         waiting.store.forget(waiting.number)
         return True

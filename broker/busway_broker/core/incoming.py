@@ -64,10 +64,6 @@ class IncomingMessages:
             return None
         return self._schedule(content, now)
 
-    def reserve_number(self, content: Content) -> int:
-        """Return the sequence number for a message that will be scheduled."""
-        return self.numbers.assign(content)
-
     def schedule(self, content: Content, number: int | None = None) -> int:
         """Schedule a message, which may be due now, and return its sequence number until then."""
         now = milliseconds(self._clock)

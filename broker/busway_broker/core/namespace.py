@@ -8,20 +8,19 @@ from busway_broker import errors
 from busway_broker.config import NamespaceConfig
 from busway_broker.core.backlog import Counts
 from busway_broker.core.content import Content
-from busway_broker.core.entities import Queue, Subscription, Topic
+from busway_broker.core.entities import NO_SESSION_ID, Queue, Subscription, Topic
 from busway_broker.core.entity_links import EntityLinks, IdleEntities
 from busway_broker.core.home import Recorder
 from busway_broker.core.hub import Hub
-from busway_broker.core.properties import DESCRIPTION, REASON, changed
+from busway_broker.core.properties import changed, why
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
 from busway_broker.core.timers import Timed, Timers
 from busway_broker.core.times import milliseconds
-from busway_broker.core.usage import check_can_send
+from busway_broker.core.usage import Use, check_can
 from busway_broker.errors import Refusal
 from busway_broker.faults import Faults
 from shared.amqp.errors import NOT_ALLOWED
-from shared.amqp.values import string
 from shared.clock import Clock
 
 MAX_HOPS = 4
@@ -229,15 +228,14 @@ class Namespace:
             raise Refusal("MaxTransferHopCountExceeded", f"more than {MAX_HOPS} entities have forwarded it")
         target = self.target(to)
         if isinstance(target, Queue) and target.config.requires_session and content.session_id is None:
-            text = "Session enabled entity doesn't allow a message whose session identifier is null."
-            raise Refusal("Session ID is null.", text)
+            raise Refusal("Session ID is null.", NO_SESSION_ID)
         target.check(content, is_forwarded=True)
         target.incoming.accept(replace(content, scheduled_enqueue_time=None), hops)
 
     def check_transfer(self, contents: Iterable[Content], *, to: str, via: str) -> None:
         """Raise a Refusal unless the entity at *via* can transfer messages to the one at *to*."""
         entity = self.target(via)
-        check_can_send(entity.path, entity.config.status)
+        check_can(Use.SEND, entity.path, entity.config.status)
         target = self.target(to)
         if isinstance(entity, Topic):
             # It has no dead-letter queue for what the target refuses later.
@@ -253,8 +251,8 @@ class Namespace:
             try:
                 target.publish(content)
             except Refusal as refusal:
-                failed = changed(content, {REASON: string(refusal.condition), DESCRIPTION: string(refusal.description)})
-                entity.backlog.transfer_dead_letters.add(failed)
+                texts = why(refusal.condition, refusal.description)
+                entity.backlog.transfer_dead_letters.add(changed(content, texts))
 
     # Time
 

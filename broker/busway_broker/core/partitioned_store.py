@@ -8,11 +8,12 @@ has a short or expired lock then (issue 155 of Azure/azure-service-bus). One tha
 
 from collections import deque
 
+from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.home import Home
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.ready_queue import ReadyQueue
 from busway_broker.core.sequence_numbers import PARTITIONS, SequenceNumbers, partition_of
-from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions
+from busway_broker.core.store import DeadLetter, MessageStore
 from busway_broker.core.times import milliseconds
 
 
@@ -22,12 +23,12 @@ class PartitionedStore(MessageStore):
     def __init__(
         self,
         path: str,
-        options: StoreOptions,
+        config: QueueConfig | SubscriptionConfig,
         home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
-        super().__init__(path, options, home, numbers, dead_letter)
+        super().__init__(path, config, home, numbers, dead_letter)
         self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
         self._turns = deque(self._partitions)
         # By partition: the end of the lock that the group has, and how many more messages get it.
@@ -42,7 +43,7 @@ class PartitionedStore(MessageStore):
 
     def _lock(self, message: StoredMessage, now: int) -> bytes:
         token = super()._lock(message, now)
-        size, partition = self.options.lock_group_size, partition_of(message.sequence_number)
+        size, partition = self._config.lock_group_size, partition_of(message.sequence_number)
         if size > 1:
             until, others = self._groups.get(partition, (0, 0))
             if others and not message.delivery_count:

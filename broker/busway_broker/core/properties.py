@@ -16,6 +16,11 @@ DESCRIPTION = "DeadLetterErrorDescription"
 _PREFIX = b"\x00\x53\x74"
 
 
+def why(reason: str, description: str) -> Changes:
+    """Return the properties that say why a message is dead-lettered; empty texts are left out."""
+    return {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
+
+
 def changed(content: Content, changes: Changes) -> Content:
     """Return *content* with application properties set to *changes*."""
     sections = split(content.bare)

@@ -17,12 +17,13 @@ import random
 from collections.abc import Iterable, Iterator
 
 from busway_broker import errors
+from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.home import Home
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, SessionConsumer
 from busway_broker.core.sequence_numbers import SequenceNumbers
-from busway_broker.core.store import DeadLetter, MessageStore, StoreOptions
-from busway_broker.core.times import milliseconds
+from busway_broker.core.store import DeadLetter, MessageStore
+from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
 
@@ -36,12 +37,13 @@ class SessionStore(MessageStore):
     def __init__(
         self,
         path: str,
-        options: StoreOptions,
+        config: QueueConfig | SubscriptionConfig,
         home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
-        super().__init__(path, options, home, numbers, dead_letter)
+        super().__init__(path, config, home, numbers, dead_letter)
+        self.handover = in_milliseconds(self._config.links.session_handover)
         self._sessions: dict[str, MessageSession] = {}
         self._available: dict[str, MessageSession] = {}
         # In the order in which the locks expire.
@@ -89,8 +91,8 @@ class SessionStore(MessageStore):
         """End a consumer's lock on its session, as its receiver closes, and begin the handover."""
         if session.owner is not consumer:
             return
-        if self.options.session_handover:
-            ends_at = milliseconds(self._clock) + self.options.session_handover
+        if self.handover:
+            ends_at = milliseconds(self._clock) + self.handover
             self._in_handover[session.session_id] = ends_at
             self._timers.set(self, ends_at)
         self._end(session, failed=False)
@@ -195,7 +197,7 @@ class SessionStore(MessageStore):
         self._hold(session)
 
     def _hold(self, session: MessageSession) -> None:
-        session.locked_until = milliseconds(self._clock) + self.options.lock_duration
+        session.locked_until = milliseconds(self._clock) + self.lock_duration
         self._held[session.session_id] = session
         self._timers.set(self, session.locked_until)
 

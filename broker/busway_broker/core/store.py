@@ -17,41 +17,28 @@ expire; issue 375 of Azure/azure-service-bus for deferring.
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 from busway_broker import errors
+from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.content import Content
 from busway_broker.core.home import Home
 from busway_broker.core.message import Locks, State, StoredMessage
 from busway_broker.core.payloads import Payloads, taken
-from busway_broker.core.properties import DESCRIPTION, REASON, Changes, changed, check_changes
+from busway_broker.core.properties import Changes, changed, check_changes, why
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
 from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import Part, SequenceNumbers, partition_of
 from busway_broker.core.timers import Deadlines
-from busway_broker.core.times import milliseconds
+from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
-from shared.amqp.values import string
 
+_NOT_LOCKED = "Failed to lock one or more specified messages"
+_LOCKED_OR_MISSING = ". Either the message is already locked or does not exist."
+_NOT_DEFERRED = " as they were not deferred messages."
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """The options of a store, in milliseconds; None means never or no limit."""
-
-    lock_duration: int = 60_000
-    max_delivery_count: int | None = None
-    time_to_live: int | None = None
-    dead_letters_on_expiration: bool = False
-    released_go_last: bool = False
-    lock_group_size: int = 1
-    session_handover: int = 0
-    counts_lag: int = 0
-    expires_lazily: bool = False
-    deferred_expire: bool = False
-
-
-type DeadLetter = Callable[[StoredMessage, str, str], None]
+type DeadLetter = Callable[[StoredMessage, Changes], None]
+"""Takes a message that has left its store, with the properties that say why."""
 
 
 class MessageStore:
@@ -60,36 +47,42 @@ class MessageStore:
     def __init__(
         self,
         path: str,
-        options: StoreOptions,
+        config: QueueConfig | SubscriptionConfig,
         home: Home,
         numbers: SequenceNumbers,
         dead_letter: DeadLetter | None = None,
     ) -> None:
         """Pass undeliverable messages to *dead_letter*; a dead-letter queue has None."""
         self.path = path
-        self.options = options
         self.recorder = home.recorder
         self.forward: Callable[[StoredMessage], bool] | None = None
         """Passes on a message that is ready, and returns whether it has left."""
         self.messages: dict[int, StoredMessage] = {}
-        self.reported = ReportedCount(self.messages, options.counts_lag)
+        self.reported = ReportedCount(self.messages, in_milliseconds(home.config.counts_lag))
         self.size = 0
         self.payloads: Payloads | None = None
         """Those of the topic, if the store is one of a subscription."""
+        self._config = home.config
         self._clock = home.clock
         self._timers = home.timers
         self._dead_letter = dead_letter
         self._ready = ReadyQueue()
         self._locks = Locks()
         self._expiries = Deadlines(self.messages)
-        self._newest_time = 0
+        self._newest_time = self.lock_duration = 0
         self.numbers = numbers
+        self.reconfigure(config)
 
-    def reconfigure(self, options: StoreOptions) -> None:
-        """Apply other options from now on; existing locks and deadlines do not change."""
-        if options.lock_duration < self.options.lock_duration and self._next_lock_end() is not None:
+    def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
+        """Apply another configuration from now on; existing locks and deadlines do not change."""
+        lock_duration = in_milliseconds(config.lock_duration)
+        if lock_duration < self.lock_duration and self._next_lock_end() is not None:
             self._locks.are_in_order = False
-        self.options = options
+        self.lock_duration = lock_duration
+        is_dead = self._dead_letter is None
+        self._max_delivery_count = None if is_dead else config.max_delivery_count
+        self._time_to_live = None if is_dead else in_milliseconds(config.default_message_time_to_live)
+        self._dead_letters_on_expiration = config.dead_lettering_on_message_expiration
 
     # Incoming
 
@@ -102,14 +95,10 @@ class MessageStore:
         delivery_count: int = 0,
         longest_life: int | None = None,
     ) -> int:
-        """
-        Store a message, deliver it if a consumer waits, and return its sequence number.
-
-        Units:  its topic lets it live for *longest_life* milliseconds, None: for as long as its sender.
-        """
+        """Store a message that lives *longest_life* at most, deliver it if a consumer waits, and return its number."""
         now = milliseconds(self._clock)
         number = self.numbers.assign(content, enqueue_sequence_number)
-        lives = [each for each in (content.time_to_live, self.options.time_to_live, longest_life) if each is not None]
+        lives = [each for each in (content.time_to_live, self._time_to_live, longest_life) if each is not None]
         time_to_live = min(lives) if lives else None
         if now != self._newest_time:
             self._newest_time = now  # one number for all messages of a millisecond: each would take 32 bytes
@@ -124,34 +113,27 @@ class MessageStore:
         )
         ready = self._ready_queue_for(message)
         self.reported.look(now)
-        self.messages[number] = message
-        self._weigh(message)
-        if time_to_live is not None:
-            self._set_expiry(message)
+        self._keep(message)
         if self.recorder is not None:
             self.recorder.stored(self.path, message)
         ready.add(number)
         self._dispatch(ready, now)
         return number
 
-    def _weigh(self, message: StoredMessage) -> None:
-        size = message.content.size
+    def _keep(self, message: StoredMessage) -> None:
+        self.messages[message.sequence_number] = message
+        size, expires_at = message.content.size, message.expires_at
         self.size += taken(size)
         if self.payloads is not None:
             self.payloads.add(message.original_number, size)
-
-    def _set_expiry(self, message: StoredMessage) -> None:
-        expires_at = message.expires_at
         if expires_at is not None and self._expiries.add(expires_at, message.sequence_number):
             self._timers.set(self, expires_at)
 
     def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
         """Load the messages of a stored entity, in order, and continue after the numbers that it has assigned."""
         for message in messages:
-            self.messages[message.sequence_number] = message
-            self._weigh(message)
             message.does_expire = self._dead_letter is not None
-            self._set_expiry(message)
+            self._keep(message)
             if message.state is State.ACTIVE:
                 self._ready_queue_for(message).add(message.sequence_number)
         self.numbers.restore(assigned)
@@ -195,7 +177,7 @@ class MessageStore:
 
     def _lock(self, message: StoredMessage, now: int) -> bytes:
         message.lock_token = token = self._locks.new_token()
-        message.locked_until = now + self.options.lock_duration
+        message.locked_until = now + self.lock_duration
         if not self._locks or not self._locks.are_in_order:
             self._timers.set(self, message.locked_until)
         self._locks[token] = message
@@ -218,35 +200,24 @@ class MessageStore:
 
     def abandon(self, token: bytes, changes: Changes | None = None) -> None:
         """End a lock as a failed attempt, changing application properties."""
-        self.check_change(token, changes)
-        message = self._unlock(token)
-        self._change(message, changes)
-        self._return([message], failed=True)
+        self._return([self._unlock_changed(token, changes)], failed=True)
 
     def release(self, token: bytes) -> None:
         """End a lock as if the message had not been delivered."""
         message = self._unlock(token)
-        last = self.numbers.last[partition_of(message.sequence_number)] if self.options.released_go_last else 0
+        last = self.numbers.last[partition_of(message.sequence_number)] if self._config.released_go_last else 0
         self._return([message], failed=False, after=last)
 
     def defer(self, token: bytes, changes: Changes | None = None) -> None:
         """Defer a message, as one more attempt: from now on it is received by its sequence number only."""
-        self.check_change(token, changes)
-        message = self._unlock(token)
-        self._change(message, changes)
+        message = self._unlock_changed(token, changes)
         message.state = State.DEFERRED
         self._return([message], failed=True)
 
-    def dead_letter(self, token: bytes, reason: str, description: str, changes: Changes | None = None) -> None:
+    def dead_letter(self, token: bytes, changes: Changes) -> None:
         """Move a locked message to the dead-letter queue; Refusal(NOT_ALLOWED) if it is already in one."""
-        self.check_dead_letter(token, reason, description, changes)
-        message = self._unlock(token)
-        self._change(message, changes)
-        self._bury(message, reason, description)
-
-    def check_lock(self, token: bytes) -> None:
-        """Raise Refusal(MESSAGE_LOCK_LOST) unless a message is locked with *token*."""
-        self._locks.message(token)
+        self.check_dead_letter(token, changes)
+        self._bury(self._unlock(token), changes)
 
     def parts(self, token: bytes) -> frozenset[Part]:
         """Return the partition of a locked message, none without partitions; Refusal(MESSAGE_LOCK_LOST)."""
@@ -259,23 +230,22 @@ class MessageStore:
         if changes:
             check_changes(message.content, changes)
 
-    def check_dead_letter(
-        self, token: bytes, reason: str = "", description: str = "", changes: Changes | None = None
-    ) -> None:
+    def check_dead_letter(self, token: bytes, changes: Changes) -> None:
         """Raise a Refusal unless `dead_letter` is possible."""
         if self._dead_letter is None:
             raise Refusal(NOT_ALLOWED, f"{self.path}: a message in a dead-letter queue cannot be dead-lettered")
-        texts = {name: string(text) for name, text in ((REASON, reason), (DESCRIPTION, description)) if text}
-        self.check_change(token, {**(changes or {}), **texts})
+        self.check_change(token, changes)
 
     def renew_lock(self, token: bytes) -> int:
         """Renew a lock and return its end."""
-        return self._locks.renew(token, milliseconds(self._clock) + self.options.lock_duration)
+        return self._locks.renew(token, milliseconds(self._clock) + self.lock_duration)
 
     def _unlock(self, token: bytes) -> StoredMessage:
         return self._locks.end(token)
 
-    def _change(self, message: StoredMessage, changes: Changes | None) -> None:
+    def _unlock_changed(self, token: bytes, changes: Changes | None) -> StoredMessage:
+        self.check_change(token, changes)
+        message = self._unlock(token)
         if changes:
             self.size -= taken(message.content.size)
             message.content = changed(message.content, changes)
@@ -284,22 +254,20 @@ class MessageStore:
                 self.payloads.grow(message.original_number, message.content.size)
             if self.recorder is not None:
                 self.recorder.changed(self.path, message)
+        return message
 
     def _return(self, messages: list[StoredMessage], *, failed: bool, after: int = 0) -> None:
         """Make messages whose lock has ended ready again behind *after*, or dead-letter or expire them."""
         now = milliseconds(self._clock)
-        limit = self.options.max_delivery_count
+        limit = self._max_delivery_count
         queues: dict[ReadyQueue, None] = {}
         for message in sorted(messages, key=lambda message: message.sequence_number):
             message.delivery_count += failed
             if failed and self.recorder is not None:
                 self.recorder.updated(self.path, message)
             if limit is not None and failed and message.delivery_count >= limit:
-                self._bury(
-                    message,
-                    "MaxDeliveryCountExceeded",
-                    f"Message could not be consumed after {limit} delivery attempts.",
-                )
+                text = f"Message could not be consumed after {limit} delivery attempts."
+                self._bury(message, why("MaxDeliveryCountExceeded", text))
             elif self._has_expired(message, now):
                 self._expire(message)
             elif message.state is State.ACTIVE and self.forward is not None and self.forward(message):
@@ -318,23 +286,21 @@ class MessageStore:
                 if message.state is State.ACTIVE and message.lock_token is None and self.forward(message):
                     self._forget(message)
 
-    def forget(self, number: int) -> None:
-        """Remove a message that was passed on."""
-        self._forget(self.messages[number])
+    def forget(self, number: int, refusal: Refusal | None = None) -> None:
+        """Remove a message that was passed on; dead-letter one that cannot be, unless it is a dead letter already."""
+        if refusal is None:
+            self._forget(self.messages[number])
+        elif self._dead_letter is not None:
+            self._bury(self.messages[number], why(refusal.condition, refusal.description))
 
-    def refuse(self, number: int, refusal: Refusal) -> None:
-        """Dead-letter a message that cannot be passed on; in a dead-letter queue it stays."""
-        if self._dead_letter is not None:
-            self._bury(self.messages[number], refusal.condition, refusal.description)
-
-    def _bury(self, message: StoredMessage, reason: str, description: str) -> None:
+    def _bury(self, message: StoredMessage, changes: Changes) -> None:
         self._forget(message)
         if self._dead_letter is not None:
-            self._dead_letter(message, reason, description)
+            self._dead_letter(message, changes)
 
     def _expire(self, message: StoredMessage) -> None:
-        if self.options.dead_letters_on_expiration:
-            self._bury(message, "TTLExpiredException", "The message expired and was dead lettered.")
+        if self._dead_letters_on_expiration:
+            self._bury(message, why("TTLExpiredException", "The message expired and was dead lettered."))
         else:
             self._forget(message)
 
@@ -350,18 +316,16 @@ class MessageStore:
             numbers = (heapq.heappop(waiting) for _ in range(len(waiting)))
         return map(self.messages.__getitem__, numbers)
 
-    def receive_deferred(
-        self, sequence_numbers: list[int], *, session_id: str | None, destructive: bool
-    ) -> list[StoredMessage]:
+    def receive_deferred(self, numbers: list[int], *, session_id: str | None, destructive: bool) -> list[StoredMessage]:
         """Return deferred messages, locked unless *destructive*; Refusal(MESSAGE_NOT_FOUND) if one does not exist."""
-        found = []
-        for number in sequence_numbers:
+        found: list[StoredMessage] = []
+        for number in numbers:
             message = self.messages.get(number)
-            is_other = session_id is not None and message is not None and message.content.session_id != session_id
+            is_other = message is not None and session_id not in (None, message.content.session_id)
             if message is None or message.lock_token is not None or is_other or message in found:
-                raise _not_locked(". Either the message is already locked or does not exist.")
+                raise Refusal(errors.MESSAGE_NOT_FOUND, _NOT_LOCKED + _LOCKED_OR_MISSING)
             if message.state is not State.DEFERRED:
-                raise _not_locked(" as they were not deferred messages.")
+                raise Refusal(errors.MESSAGE_NOT_FOUND, _NOT_LOCKED + _NOT_DEFERRED)
             found.append(message)
         now = milliseconds(self._clock)
         for message in found:
@@ -376,10 +340,12 @@ class MessageStore:
         found = (
             message
             for message in self.messages.values()
-            if message.state is State.ACTIVE and message.lock_token is None and message.enqueued_time < before
+            if message.state is State.ACTIVE
+            and message.lock_token is None
+            and message.enqueued_time < before
+            and session_id in (None, message.content.session_id)
         )
-        of_session = (message for message in found if session_id is None or message.content.session_id == session_id)
-        chosen = list(itertools.islice(of_session, count))
+        chosen = list(itertools.islice(found, count))
         for message in chosen:
             self._forget(message)
         return len(chosen)
@@ -388,12 +354,9 @@ class MessageStore:
 
     def advance(self, now: int) -> None:
         """Expire messages and locks that are due."""
-        due = self._expiries.pop_due(now)
-        if self._is_received_from or not self.options.expires_lazily:
-            for number in due:
-                message = self.messages[number]
-                if message.lock_token is None and self._has_expired(message, now):
-                    self._expire(message)
+        due = [self.messages[number] for number in self._expiries.pop_due(now)]
+        if self._is_received_from or not self._config.expires_lazily:
+            self._expire_all(due, now)
         self._end_locks(now)
 
     @property
@@ -401,15 +364,17 @@ class MessageStore:
         return bool(self._ready.consumers)
 
     def _has_expired(self, message: StoredMessage, now: int) -> bool:
-        return message.is_expired(now, if_deferred=self.options.deferred_expire)
+        return message.is_expired(now, if_deferred=self._config.deferred_expire)
 
     def _collect_expired(self) -> None:
         """Expire what has stayed because nobody received."""
-        if self.options.expires_lazily:
-            now = milliseconds(self._clock)
-            for message in [*self.messages.values()]:
-                if message.lock_token is None and self._has_expired(message, now):
-                    self._expire(message)
+        if self._config.expires_lazily:
+            self._expire_all([*self.messages.values()], milliseconds(self._clock))
+
+    def _expire_all(self, messages: list[StoredMessage], now: int) -> None:
+        for message in messages:
+            if message.lock_token is None and self._has_expired(message, now):
+                self._expire(message)
 
     def expire_locks(self) -> None:
         """End all locks as if they had expired."""
@@ -431,7 +396,3 @@ class MessageStore:
 
     def _next_lock_end(self) -> int | None:
         return self._locks.next_end()
-
-
-def _not_locked(reason: str) -> Refusal:
-    return Refusal(errors.MESSAGE_NOT_FOUND, f"Failed to lock one or more specified messages{reason}")

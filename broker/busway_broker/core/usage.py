@@ -1,6 +1,7 @@
 """Checks of an entity's status and size, and the times of its use."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Self
 
 from busway_broker import errors
@@ -10,8 +11,22 @@ from busway_broker.errors import LinkRefusal, Refusal
 from shared.clock import Clock
 
 _MEGABYTE = 1024 * 1024
-_NOT_FOR_SENDING = frozenset((EntityStatus.DISABLED, EntityStatus.SEND_DISABLED))
-_NOT_FOR_RECEIVING = frozenset((EntityStatus.DISABLED, EntityStatus.RECEIVE_DISABLED))
+
+
+class Use(Enum):
+    """The purpose of a link."""
+
+    SEND = auto()
+    RECEIVE = auto()
+    MANAGE = auto()
+
+
+FORBIDDEN = {
+    EntityStatus.ACTIVE: (),
+    EntityStatus.DISABLED: (Use.SEND, Use.RECEIVE, Use.MANAGE),
+    EntityStatus.SEND_DISABLED: (Use.SEND,),
+    EntityStatus.RECEIVE_DISABLED: (Use.RECEIVE,),
+}
 
 
 @dataclass(slots=True)
@@ -32,21 +47,9 @@ class Times:
         return cls(milliseconds(clock), milliseconds(clock))
 
 
-def check_can_send(path: str, status: EntityStatus) -> None:
-    """Raise Refusal(ENTITY_DISABLED) if nothing may be sent to the entity."""
-    if status in _NOT_FOR_SENDING:
-        raise disabled(path, status)
-
-
-def check_can_receive(path: str, status: EntityStatus) -> None:
-    """Raise Refusal(ENTITY_DISABLED) if nothing may be received from the entity."""
-    if status in _NOT_FOR_RECEIVING:
-        raise disabled(path, status)
-
-
-def check_can_manage(path: str, status: EntityStatus) -> None:
-    """Raise Refusal(ENTITY_DISABLED) if the entity answers no requests."""
-    if status is EntityStatus.DISABLED:
+def check_can(use: Use, path: str, status: EntityStatus) -> None:
+    """Raise Refusal(ENTITY_DISABLED) if an entity may not be used so."""
+    if use in FORBIDDEN[status]:
         raise disabled(path, status)
 
 

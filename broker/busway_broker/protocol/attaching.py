@@ -6,11 +6,10 @@ from datetime import timedelta
 from busway_broker import errors
 from busway_broker.config import Right
 from busway_broker.core.entities import Topic
-from busway_broker.core.entity_links import Use
 from busway_broker.core.namespace import Entity, Namespace, path_of, top_level
 from busway_broker.core.on_demand import create_missing
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.usage import check_can_manage, check_can_receive, check_can_send
+from busway_broker.core.usage import Use, check_can
 from busway_broker.errors import Refusal
 from busway_broker.faults import Fault, Operation
 from busway_broker.protocol.consumer_link import ConsumerLink, SessionConsumerLink
@@ -30,7 +29,6 @@ from shared.amqp.performatives import Attach
 _MANAGEMENT = "$management"
 # Of a sender that sends via the entity it is attached to.
 _DESTINATION = "com.microsoft:transfer-destination-address"
-_CHECKS = {Use.SEND: check_can_send, Use.RECEIVE: check_can_receive, Use.MANAGE: check_can_manage}
 _RIGHTS = {
     Use.SEND: frozenset((Right.SEND,)),
     Use.RECEIVE: frozenset((Right.LISTEN,)),
@@ -114,13 +112,13 @@ def _registered(link: Link, path: str, use: Use) -> Link:
     link.rights = _RIGHTS[use]
     link.session.connection.claims.check(path, link.rights)
     if isinstance(link, HubReaderLink | HubPublisherLink):
-        _CHECKS[use](link.hub.path, link.hub.config.status)
+        check_can(use, link.hub.path, link.hub.config.status)
         if use is Use.SEND and limits.publisher_idle is not None:
             link.idle_limit = limits.publisher_idle // timedelta(milliseconds=1)
         namespace.links.join(link.hub.key, use, link)
     else:
         entity = namespace.entity_of(path)
-        _CHECKS[use](entity.path, entity.config.status)
+        check_can(use, entity.path, entity.config.status)
         link.times = entity.times
         if use is not Use.MANAGE and limits.link_idle is not None:
             link.idle_limit = limits.link_idle // timedelta(milliseconds=1)

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from busway_broker import errors
-from busway_broker.core.properties import DESCRIPTION, REASON
+from busway_broker.core.namespace import deleted
+from busway_broker.core.properties import DESCRIPTION, REASON, Changes, why
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
@@ -163,7 +164,7 @@ class ConsumerLink(OutgoingLink):
 
     def _check_settlement(self, settlement: Settlement, tag: bytes) -> None:
         if self.session.connection.namespace.store(self.path) is not self._store:
-            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{self.path}' has been deleted.")
+            raise deleted(self.path)
         settlement.check(tag)
 
     def _outcome(self, tag: bytes, state: Value) -> bytes | None:
@@ -241,7 +242,7 @@ class SessionConsumerLink(ConsumerLink):
             connection = self.session.connection
             if isinstance(connection.namespace.clock, ManualClock) and connection.later is not None:
                 # The next client retries by its own clock, which does not stand still.
-                handover = sessions.options.session_handover / 1000
+                handover = sessions.handover / 1000
                 connection.later(handover, lambda: sessions.end_handover(granted.session_id))
 
     def pump(self) -> None:
@@ -257,9 +258,9 @@ def settlement_of(store: MessageStore, state: Value | None) -> Settlement | None
     code, fields = fields_of(state, "delivery state")
     match code:
         case performatives.ACCEPTED:
-            return Settlement(store.complete, store.check_lock, performatives.ACCEPTED_STATE)
+            return Settlement(store.complete, store.check_change, performatives.ACCEPTED_STATE)
         case performatives.RELEASED:
-            return Settlement(store.release, store.check_lock, performatives.RELEASED_STATE)
+            return Settlement(store.release, store.check_change, performatives.RELEASED_STATE)
         case performatives.MODIFIED:
             changes = _texts_and_values(fields.value(2))
             # Abandoning counts as a failed attempt even without delivery-failed: @azure/service-bus omits it.
@@ -267,32 +268,23 @@ def settlement_of(store: MessageStore, state: Value | None) -> Settlement | None
             check = partial(store.check_change, changes=changes)
             return Settlement(partial(settle, changes=changes), check, encode(state))
         case performatives.REJECTED:
-            why = _dead_lettering(fields.value(0))
-            check = partial(store.check_dead_letter, **why)
-            return Settlement(partial(store.dead_letter, **why), check, performatives.REJECTED_STATE)
+            why_not = _dead_lettering(fields.value(0))
+            check = partial(store.check_dead_letter, changes=why_not)
+            return Settlement(partial(store.dead_letter, changes=why_not), check, performatives.REJECTED_STATE)
         case _:
             return None
 
 
-class _Why(TypedDict):
-    """Why a message is dead-lettered."""
-
-    reason: str
-    description: str
-    changes: dict[str, Value]
-
-
-def _dead_lettering(error: Value | None) -> _Why:
-    changes: dict[str, Value] = {}
-    reason, description = "", ""
-    if error is not None:
-        _, fields = fields_of(error, "error")
-        changes = _texts_and_values(fields.value(2))
-        reason = _text(changes.pop(REASON, None))
-        description = _text(changes.pop(DESCRIPTION, None)) or fields.text(1) or ""
-        if fields.text(0) != errors.DEAD_LETTER:
-            reason = reason or fields.text(0) or ""
-    return {"reason": reason, "description": description, "changes": changes}
+def _dead_lettering(error: Value | None) -> Changes:
+    """Return the application properties that a rejection sets: those in the error, and why."""
+    if error is None:
+        return {}
+    _, fields = fields_of(error, "error")
+    changes = _texts_and_values(fields.value(2))
+    reason, description = (_text(changes.pop(name, None)) for name in (REASON, DESCRIPTION))
+    if fields.text(0) != errors.DEAD_LETTER:
+        reason = reason or fields.text(0) or ""
+    return {**changes, **why(reason, description or fields.text(1) or "")}
 
 
 def _texts_and_values(value: Value | None) -> dict[str, Value]:

@@ -16,6 +16,7 @@ from busway_broker.core.content import Content, read_content, unprocessable
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Entity, top_level
+from busway_broker.core.properties import why
 from busway_broker.core.sequence_numbers import Part, partition_of
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
@@ -219,16 +220,16 @@ class Management:
         match status:
             case "completed":
                 settle: Callable[[bytes], None] = store.complete
-                check = store.check_lock
+                check = store.check_change
             case "abandoned":
                 settle = partial(store.abandon, changes=changes)
             case "defered":
                 settle = partial(store.defer, changes=changes)
             case "suspended":
-                reason = arguments.optional_text("deadletter-reason") or ""
-                description = arguments.optional_text("deadletter-description") or ""
-                settle = partial(store.dead_letter, reason=reason, description=description, changes=changes)
-                check = partial(store.check_dead_letter, reason=reason, description=description, changes=changes)
+                texts = (arguments.optional_text(f"deadletter-{name}") or "" for name in ("reason", "description"))
+                changes = {**changes, **why(*texts)}
+                settle = partial(store.dead_letter, changes=changes)
+                check = partial(store.check_dead_letter, changes=changes)
             case _:
                 raise Refusal(errors.ARGUMENT_ERROR, f"{self._path}: unknown disposition-status {status!r}")
         tokens = dict.fromkeys(self._lock_tokens(arguments))
@@ -295,7 +296,7 @@ class Management:
             entity.check(content)
             contents.append(content)
         incoming = entity.incoming
-        numbers = [incoming.reserve_number(content) for content in contents]
+        numbers = [incoming.numbers.assign(content) for content in contents]
         work = (
             Work(
                 partial(entity.check, content),

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import partial
 
-from busway_broker import errors
 from busway_broker.core.content import Content, read_batch, read_content, unprocessable
 from busway_broker.core.entities import Queue, Topic
+from busway_broker.core.namespace import deleted
 from busway_broker.core.rule_properties import RuleProperties
 from busway_broker.core.sequence_numbers import Part
 from busway_broker.core.transaction import Transaction, Work
@@ -81,7 +81,7 @@ class PublisherLink(IncomingLink):
     def _check(self, contents: list[Content]) -> None:
         entity = self._entity
         if self.session.connection.namespace.target(entity.path) is not entity:
-            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{entity.path}' has been deleted.")
+            raise deleted(entity.path)
         entity.check(*contents)
 
     def _publish(self, contents: list[Content]) -> None:

@@ -14,6 +14,7 @@ from busway_broker.core.entities import Queue, Topic
 from busway_broker.core.event import read_event
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.properties import why
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.session_store import SessionStore
@@ -241,7 +242,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
                     plain.abandon,
                     plain.defer,
                     lambda token: plain.abandon(token, {"attempt": long(argument)}),
-                    lambda token: plain.dead_letter(token, "reason", "because"),
+                    lambda token: plain.dead_letter(token, why("reason", "because")),
                 ]
                 for position, token in enumerate(taker.tokens):
                     settle[(position + argument) % len(settle)](token)

@@ -12,6 +12,7 @@ from busway_broker.core.administration import Administration
 from busway_broker.core.content import read_content
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.properties import why
 from shared.clock import ManualClock
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -105,7 +106,7 @@ def test_a_full_target_gets_the_rest_in_order_once_it_has_room(options: dict[str
             send(found, name, body=bytes(100_000))
         else:
             content = read_content(delivered(None, message_id=name, body=bytes(100_000)))
-            found.queue("source").backlog.dead_letter(_stored(content), "why", "")
+            found.queue("source").backlog.dead_letter(_stored(content), why("why", ""))
     arrived = names(found, "target")
     assert 0 < len(arrived) < 20
     assert arrived + names(found, path) == expected

@@ -15,6 +15,7 @@ from busway_broker.core.content import read_content
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.partition_hash import partition_of_key
+from busway_broker.core.properties import why
 from busway_broker.core.store import MessageStore
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.namespace_storage import NamespaceStorage
@@ -120,7 +121,7 @@ def test_a_dead_letter_and_a_copy_stay_in_the_partition(namespace: Namespace) ->
     originals = {identity(each): each.sequence_number for each in namespace.store("parts").peek(0)}
     for path in ("parts", "t/subscriptions/all"):
         for token in take_all(namespace, path):
-            namespace.store(path).dead_letter(token, "reason", "because")
+            namespace.store(path).dead_letter(token, why("reason", "because"))
     assert not copies.messages
     for path in ("parts", "t/subscriptions/all"):
         dead = [*namespace.store(f"{path}/$deadletterqueue").peek(0)]

@@ -14,6 +14,7 @@ from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.core.content import read_content
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.properties import why
 from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
@@ -127,7 +128,7 @@ def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(
 def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: Namespace, clock: ManualClock) -> None:
     send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
     taker = join(namespace, "expiring", 2)
-    taker.store.dead_letter(taker.taken[0][0], "why", "because")
+    taker.store.dead_letter(taker.taken[0][0], why("why", "because"))
     taker.store.defer(taker.taken[1][0])
     pass_time(namespace, clock, 3600)
     counts = namespace.counts()["expiring"]
@@ -193,10 +194,10 @@ def test_cancelling_what_is_not_scheduled_shows_the_number_without_its_upper_bit
 def test_a_message_in_a_dead_letter_queue_is_not_dead_lettered_again(namespace: Namespace) -> None:
     send(namespace, "q", "a")
     taker = join(namespace, "q", 1)
-    taker.store.dead_letter(taker.taken[0][0], "why", "")
+    taker.store.dead_letter(taker.taken[0][0], why("why", ""))
     dead = join(namespace, "q/$DeadLetterQueue", 1)
     with pytest.raises(Refusal, match="cannot be dead-lettered"):
-        dead.store.dead_letter(dead.taken[0][0], "again", "")
+        dead.store.dead_letter(dead.taken[0][0], why("again", ""))
     for _ in range(2 * MAX_DELIVERY_COUNT):
         dead.credit = 1
         dead.store.abandon(dead.taken[-1][0])
@@ -355,7 +356,7 @@ class QueueMachine(RuleBasedStateMachine):
                 self.store.defer(token)
                 self.returned(text, to=self.deferred)  # SR13
             case "dead_letter":
-                self.store.dead_letter(token, "why", "")
+                self.store.dead_letter(token, why("why", ""))
                 self.dead.append(text)
             case "renew":
                 self.store.renew_lock(token)
@@ -393,12 +394,12 @@ def test_changes_that_a_message_has_no_room_for_are_refused_and_its_lock_stays(n
     refused: list[Callable[[], None]] = [
         lambda: store.abandon(token, large),
         lambda: store.defer(token, many),
-        lambda: store.dead_letter(token, "x" * 33_000, ""),
-        lambda: store.dead_letter(token, "why", "because", many),
+        lambda: store.dead_letter(token, why("x" * 33_000, "")),
+        lambda: store.dead_letter(token, {**many, **why("why", "because")}),
     ]
     for settle in refused:
         with pytest.raises(Refusal) as refusal:
             settle()
         assert refusal.value.condition == errors.INTERNAL_ERROR
-    store.dead_letter(token, "why", "x" * 5_000)
+    store.dead_letter(token, why("why", "x" * 5_000))
     assert [identity(stored) for stored in namespace.store("q/$deadletterqueue").messages.values()] == ["a"]

@@ -9,6 +9,7 @@ from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfi
 from busway_broker.core.administration import Administration
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.properties import why
 from busway_broker.errors import LinkRefusal
 from shared.clock import ManualClock
 from tests.messages import delivered
@@ -37,7 +38,7 @@ def settle(found: Namespace, subscription: str, *, dead_letters: bool = False) -
     path = f"topic/Subscriptions/{subscription}"
     (token,) = take_all(found, path)
     if dead_letters:
-        found.store(path).dead_letter(token, "reason", "")
+        found.store(path).dead_letter(token, why("reason", ""))
     else:
         found.store(path).complete(token)
 
