@@ -1,19 +1,14 @@
 """A broker for the tests that use it with the SDKs. It starts once; each test uses entities of its own."""
 
-import contextlib
-import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
-from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 
-from broker.tests.sdk_calls import ReceiveMessages, SendMessages, TakeEntity
+from broker.tests.sdk_calls import Bus
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.core.content import read_content
 from busway_broker.thread import RunningBroker
 from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
 from tests.impatience import impatient_clients
@@ -89,19 +84,6 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-_numbers: dict[str, "itertools.count[int]"] = {}
-
-
-@pytest.fixture
-def entity() -> TakeEntity:
-    """Return the name of an entity of a kind that no other test uses."""
-
-    def take(kind: str) -> str:
-        return f"{kind}-{next(_numbers.setdefault(kind, itertools.count()))}"
-
-    return take
-
-
 @pytest.fixture
 def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
     with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
@@ -109,52 +91,25 @@ def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
 
 
 @pytest.fixture
-def send(client: ServiceBusClient) -> SendMessages:
-    """Send messages to a queue or topic."""
-
-    def send_messages(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
-        with contextlib.closing(client.get_queue_sender(name)) as sender:
-            sender.send_messages(messages)
-
-    return send_messages
+def bus(broker: RunningBroker, client: ServiceBusClient) -> Bus:
+    return Bus(broker, client)
 
 
 @pytest.fixture
-def publish(broker: RunningBroker) -> SendMessages:
-    """Add messages to a queue or topic without a sender, for tests of what happens afterwards."""
-
-    def encoded(message: ServiceBusMessage) -> bytes:
-        outgoing = PyamqpTransport.to_outgoing_amqp_message(message.raw_amqp_message)
-        return bytes(encode_payload(bytearray(), outgoing))
-
-    def publish_messages(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
-        contents = [
-            read_content(encoded(message)) for message in (messages if isinstance(messages, list) else [messages])
-        ]
-        broker.inspect("west", lambda west: [west.target(name).publish(content) for content in contents])
-
-    return publish_messages
+def entity(bus: Bus) -> Callable[[str], str]:
+    return bus.entity
 
 
 @pytest.fixture
-def receive(client: ServiceBusClient) -> ReceiveMessages:
-    """Receive messages of a queue, up to a number or until none comes for two seconds."""
-
-    def receive_messages(name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
-        with client.get_queue_receiver(name, **options) as receiver:
-            messages: list[ServiceBusReceivedMessage] = []
-            while len(messages) < count and (more := receiver.receive_messages(count - len(messages), max_wait_time=2)):
-                messages += more
-            return messages
-
-    return receive_messages
+def publish(bus: Bus) -> Callable[..., None]:
+    return bus.publish
 
 
 @pytest.fixture
-def take(receive: ReceiveMessages) -> ReceiveMessages:
-    """Receive and delete."""
+def receive(bus: Bus) -> Callable[..., list[ServiceBusReceivedMessage]]:
+    return bus.receive
 
-    def take_messages(name: str, count: int, **options: Any) -> list[ServiceBusReceivedMessage]:
-        return receive(name, count, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, **options)
 
-    return take_messages
+@pytest.fixture
+def take(bus: Bus) -> Callable[..., list[ServiceBusReceivedMessage]]:
+    return bus.take

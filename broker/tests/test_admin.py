@@ -1,11 +1,7 @@
 """The unmodified administration clients of azure-servicebus (sync and async) and @azure/service-bus, over https."""
 
 import asyncio
-import contextlib
 import datetime as dt
-import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +23,8 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from broker.tests.sdk_calls import SendMessages
+from broker.tests.javascript_client import run_script
+from broker.tests.sdk_calls import Bus
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
@@ -35,8 +32,6 @@ from busway_broker.thread import RunningBroker
 # azure-servicebus tests the truth value of XML elements.
 pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value:DeprecationWarning")
 
-SCRIPT = Path(__file__).parent / "javascript" / "administration.mjs"
-PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
 CONFIG = NamespaceConfig(
     name="west",
     counts_lag=dt.timedelta(),
@@ -63,17 +58,9 @@ def admin(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) ->
 
 
 @pytest.fixture
-def publish_to(broker: RunningBroker) -> SendMessages:
-    """Send messages to a queue or topic."""
-
-    def send(name: str, messages: ServiceBusMessage | list[ServiceBusMessage]) -> None:
-        with (
-            ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client,
-            contextlib.closing(client.get_queue_sender(name)) as sender,
-        ):
-            sender.send_messages(messages)
-
-    return send
+def bus(broker: RunningBroker) -> Iterator[Bus]:
+    with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
+        yield Bus(broker, client)
 
 
 @pytest.fixture
@@ -202,16 +189,14 @@ def test_lists_are_paged(client: ServiceBusAdministrationClient) -> None:
     assert list(client.list_topics()) == []
 
 
-def test_runtime_properties_count_messages(
-    client: ServiceBusAdministrationClient, broker: RunningBroker, publish_to: SendMessages
-) -> None:
-    publish_to("configured", [ServiceBusMessage("12345"), ServiceBusMessage("6")])
-    publish_to("events", [ServiceBusMessage("event")])
+def test_runtime_properties_count_messages(client: ServiceBusAdministrationClient, bus: Bus) -> None:
+    bus.send("configured", [ServiceBusMessage("12345"), ServiceBusMessage("6")])
+    bus.send("events", [ServiceBusMessage("event")])
     later = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
-    publish_to("configured", [ServiceBusMessage("later", scheduled_enqueue_time_utc=later)])
+    bus.send("configured", [ServiceBusMessage("later", scheduled_enqueue_time_utc=later)])
     queue = client.get_queue_runtime_properties("configured")
     assert (queue.active_message_count, queue.scheduled_message_count, queue.total_message_count) == (2, 1, 3)
-    assert queue.size_in_bytes == broker.inspect("west", lambda west: west.queue("configured").size) > 0
+    assert queue.size_in_bytes == bus.broker.inspect("west", lambda west: west.queue("configured").size) > 0
     assert queue.created_at_utc is not None
     assert abs(queue.created_at_utc - dt.datetime.now(dt.UTC)) < dt.timedelta(minutes=1)
     (subscription,) = client.list_subscriptions_runtime_properties("events")
@@ -272,14 +257,12 @@ def test_rules_are_returned_as_they_were_written(client: ServiceBusAdministratio
         client.get_rule("events", "all", "correlation")
 
 
-def test_a_new_rule_applies_from_the_next_message_on(
-    client: ServiceBusAdministrationClient, broker: RunningBroker, publish_to: SendMessages
-) -> None:
+def test_a_new_rule_applies_from_the_next_message_on(client: ServiceBusAdministrationClient, bus: Bus) -> None:
     client.create_subscription("events", "some")
     client.delete_rule("events", "some", "$Default")
     client.create_rule("events", "some", "wanted", filter=SqlRuleFilter("n = @n", parameters={"@n": 2}))
-    publish_to("events", [ServiceBusMessage("", application_properties={"n": n}) for n in (1, 2, 3)])
-    assert broker.counts("west")["events/Subscriptions/some"].active == 1
+    bus.send("events", [ServiceBusMessage("", application_properties={"n": n}) for n in (1, 2, 3)])
+    assert bus.broker.counts("west")["events/Subscriptions/some"].active == 1
 
 
 def test_a_reset_undoes_administrative_changes(client: ServiceBusAdministrationClient, broker: RunningBroker) -> None:
@@ -337,16 +320,5 @@ def test_the_asynchronous_client_works_too(admin: RunningAdmin) -> None:
 
 
 def test_the_javascript_client_works(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None or not (PACKAGES / "service-bus").exists():
-        pytest.skip("needs node and the npm package @azure/service-bus")
     with RunningBroker([NamespaceConfig(name="west")]) as broker, RunningAdmin(broker, tmp_path) as admin:
-        run = subprocess.run(  # noqa: S603 - a script of this folder
-            [node, SCRIPT, admin.connection_string("west")],
-            env={**os.environ, "NODE_EXTRA_CA_CERTS": str(admin.authority)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert run.returncode == 0, run.stderr
+        run_script("administration", admin.connection_string("west"), authority=admin.authority)

@@ -6,15 +6,11 @@ import contextlib
 import datetime as dt
 import hashlib
 import hmac
-import os
-import shutil
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote_plus
 
@@ -28,6 +24,7 @@ from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from broker.tests.javascript_client import run_script
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
 from busway_broker.server import BrokerServer
@@ -40,8 +37,6 @@ from shared.amqp.values import binary, symbol
 from shared.clock import ManualClock
 from shared.ends.service_bus.link import SenderLink
 
-SCRIPTS = Path(__file__).parent / "javascript"
-PACKAGES = Path(__file__).parents[2] / "node_modules" / "@azure"
 SENDER = SharedAccessKey(name="sender", key="send key", rights=frozenset((Right.SEND,)))
 LISTENER = SharedAccessKey(name="listener", key="listen+key/=", rights=frozenset((Right.LISTEN,)))
 OWNER = SharedAccessKey(name="owner", key="owner key")
@@ -366,22 +361,11 @@ def test_a_malformed_token_is_refused_by_the_administration(
 def test_the_javascript_clients_work(
     broker: RunningBroker, admin: RunningAdmin, script: str, arguments: list[str]
 ) -> None:
-    node = shutil.which("node")
-    if node is None or not (PACKAGES / "service-bus").exists():
-        pytest.skip("needs node and the npm package @azure/service-bus")
     if script == "administration":
         text = admin.connection_string("west").replace("owner key", "wrong")
     else:
         text = broker.connection_string("west")
-    run = subprocess.run(  # noqa: S603 - a script of this folder
-        [node, SCRIPTS / f"{script}.mjs", text, *arguments],
-        env={**os.environ, "NODE_EXTRA_CA_CERTS": str(admin.authority)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+    run_script(script, text, *arguments, authority=admin.authority)
 
 
 def _sasl_plain(broker: RunningBroker, response: bytes) -> bytes:

@@ -4,27 +4,20 @@ import asyncio
 import datetime as dt
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import pytest
-from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient, PartitionContext, TransportType
+from azure.eventhub import EventData, EventHubProducerClient, TransportType
 from azure.eventhub.aio import EventHubConsumerClient as AsyncConsumer
 from azure.eventhub.aio import EventHubProducerClient as AsyncProducer
 from azure.eventhub.exceptions import EventHubError
 
+from broker.tests.reading_events import Events, read_events
 from broker.tests.sdk_calls import some
 from busway_broker.thread import RunningBroker
 
-type Events = list[tuple[str, EventData]]
-"""Events with the partition that each was read from."""
-
-
-class Consume(Protocol):
-    """Reads *count* events of all partitions, or of one."""
-
-    def __call__(
-        self, count: int, *, group: str = "$Default", starting_position: Any = "-1", **options: Any
-    ) -> Events: ...
+type Consume = Callable[..., Events]
 
 
 @pytest.fixture
@@ -43,38 +36,7 @@ def producer(broker: RunningBroker, hub: str) -> Iterator[EventHubProducerClient
 @pytest.fixture
 def consume(broker: RunningBroker, hub: str) -> Consume:
     """Read *count* events of all partitions, or of one."""
-
-    def read(count: int, *, group: str = "$Default", starting_position: str = "-1", **options: Any) -> Events:
-        consumer = EventHubConsumerClient.from_connection_string(
-            broker.connection_string("hubs"), consumer_group=group, eventhub_name=hub, retry_total=0
-        )
-        events: Events = []
-        errors: list[Exception] = []
-        done = threading.Event()
-
-        def on_event(context: PartitionContext, event: EventData | None) -> None:
-            events.append((context.partition_id, some(event)))
-            if len(events) >= count:
-                done.set()
-
-        def on_error(_: object, error: Exception) -> None:
-            errors.append(error)
-            done.set()
-
-        def run() -> None:
-            consumer.receive(on_event, on_error=on_error, starting_position=starting_position, **options)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        done.wait(5)
-        consumer.close()
-        thread.join()
-        if errors:
-            raise errors[0]
-        assert len(events) == count
-        return events
-
-    return read
+    return partial(read_events, broker.connection_string("hubs"), hub)
 
 
 def bodies(events: Events) -> list[str]:

@@ -1,12 +1,8 @@
 """Hubs with geo-replication, as azure-eventhub and @azure/event-hubs see them."""
 
 import json
-import shutil
-import subprocess
-import threading
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +11,14 @@ from azure.eventhub.exceptions import EventHubError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.tests.javascript_client import run_script
+from broker.tests.reading_events import read_events
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig
 from busway_broker.core.event import Event, EventContent
 from busway_broker.core.hub import sequence_number_in
 from busway_broker.thread import RunningBroker
 
-SCRIPT = Path(__file__).parent / "javascript" / "geo_replication.mjs"
-PACKAGE = Path(__file__).parents[2] / "node_modules" / "@azure" / "event-hubs"
 INVALID_OFFSET = "com.microsoft:georeplication:invalid-offset"
 
 
@@ -41,40 +37,8 @@ def send(broker: RunningBroker, namespace: str, *bodies: str) -> None:
 
 
 def read(broker: RunningBroker, namespace: str, count: int, **position: Any) -> list[EventData]:
-    """Return *count* events from a position on; the error that ends the reading is raised."""
-    events: list[EventData] = []
-    errors: list[Exception] = []
-    ended = threading.Event()
-
-    def on_event(_: object, event: EventData | None) -> None:
-        if event is not None:
-            events.append(event)
-        if len(events) == count:
-            ended.set()
-
-    def on_error(_: object, error: Exception) -> None:
-        errors.append(error)
-        ended.set()
-
-    consumer = EventHubConsumerClient.from_connection_string(
-        broker.connection_string(namespace), "$Default", eventhub_name="h", retry_total=0
-    )
-    options: dict[str, Any] = {
-        "on_event": on_event,
-        "on_error": on_error,
-        "partition_id": "0",
-        "track_last_enqueued_event_properties": True,
-    }
-    thread = threading.Thread(target=lambda: consumer.receive(**options, **position))
-    thread.start()
-    try:
-        assert ended.wait(30)
-    finally:
-        consumer.close()
-        thread.join(30)
-    if errors:
-        raise errors[0]
-    return events
+    options: dict[str, Any] = {"partition_id": "0", "track_last_enqueued_event_properties": True} | position
+    return [event for _, event in read_events(broker.connection_string(namespace), "h", count, **options)]
 
 
 def test_an_offset_is_a_text_that_a_reader_can_start_at(broker: RunningBroker) -> None:
@@ -126,13 +90,7 @@ def test_a_text_of_before_the_failover_is_good_after_it(broker: RunningBroker) -
 
 
 def test_javascript_reads_from_texts_and_sees_the_error(broker: RunningBroker) -> None:
-    node = shutil.which("node")
-    if node is None or not PACKAGE.exists():
-        pytest.skip("needs node and the npm package @azure/event-hubs")
-    run = subprocess.run(  # noqa: S603 - a script of this folder
-        [node, SCRIPT, broker.connection_string("geo")], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert run.returncode == 0, run.stderr
+    run_script("geo_replication", broker.connection_string("geo"), package="event-hubs")
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.integers(1, 1000))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError
-from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
+from azure.eventhub import EventHubProducerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage as AnnotatedEvent
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
@@ -28,6 +28,7 @@ from azure.servicebus.management import (
     SqlRuleFilter,
 )
 
+from broker.tests.reading_events import read_events
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey, TopicConfig
 from busway_broker.core.content import read_content
@@ -105,23 +106,13 @@ def test_what_is_delivered_is_in_order(client: ServiceBusClient, broker: Running
 def test_events_with_sections_out_of_order_are_accepted(broker: RunningBroker) -> None:
     string_ = broker.connection_string("n")
     event: Any = AnnotatedEvent(data_body=b"x", footer={"f": 1}, delivery_annotations={"d": 3})
-    seen: list[EventData] = []
     with EventHubProducerClient.from_connection_string(string_, eventhub_name="hub") as producer:
         batch = producer.create_batch(partition_id="0")
         batch.add(event)
         producer.send_batch(batch)
-    with EventHubConsumerClient.from_connection_string(
-        string_, consumer_group="$Default", eventhub_name="hub"
-    ) as consumer:
-
-        def receive(_: Any, event: EventData | None) -> None:
-            if event is not None:
-                seen.append(event)
-                threading.Thread(target=consumer.close).start()
-
-        consumer.receive(receive, partition_id="0", starting_position="-1")
-    assert seen[0].body_as_str() == "x"
-    assert seen[0].raw_amqp_message.footer == {b"f": 1}
+    [(_, seen)] = read_events(string_, "hub", 1)
+    assert seen.body_as_str() == "x"
+    assert seen.raw_amqp_message.footer == {b"f": 1}
 
 
 PARTS = {

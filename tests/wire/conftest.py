@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.tests.conftest import _impatient_clients, broker, client, entity, publish, receive, take
+from broker.tests.conftest import _impatient_clients, broker, bus, client, entity, publish, receive, take
 from tests.azurite import running_azurite
 
-__all__ = ["_impatient_clients", "broker", "client", "entity", "publish", "receive", "take"]
+__all__ = ["_impatient_clients", "broker", "bus", "client", "entity", "publish", "receive", "take"]
 
 
 @pytest.fixture(scope="session")
