@@ -20,12 +20,12 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from broker.tests.client_frames import ClientFrames
 from shared.amqp import performatives
 from shared.amqp.codec import encode
-from shared.amqp.fields import compose_list, number_field
+from shared.amqp.fields import compose_list
 from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
-from shared.amqp.performatives import Attach
-from shared.amqp.values import Value, described, list_, map_, string, ulong
+from shared.amqp.values import Value, map_, string
 
 pytestmark = pytest.mark.long
 
@@ -35,29 +35,16 @@ MEGABYTE = 1024 * 1024
 # Of all connections together, and what Python needs for it.
 MOST_GROWTH = 200 * MEGABYTE
 
-OPEN_FRAME = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=4999, idle_time_out=60_000))
+CLIENT = ClientFrames(window=2**31, channel_max=4999)
+PREAMBLE = CLIENT.preamble()
 
 
-def begin(channel: int = 0) -> bytes:
-    fields = [b"\x40", number_field(0), *[number_field(2**31)] * 2]
-    return compose(channel, compose_list(performatives.BEGIN, fields))
-
-
-PREAMBLE = AMQP_HEADER.encode() + OPEN_FRAME + begin()
-
-
-def attach(
-    handle: int, *, receives: bool = False, node: str = "$cbs", channel: int = 0, properties: Value | None = None
-) -> bytes:
-    source = described(ulong(0x28), list_([string(node if receives else "me")]))
-    target = described(ulong(0x29), list_([string("me" if receives else node)]))
-    link = Attach(f"link-{handle}-{receives}", handle, receives, 0, 1, source, target, 0, None, (), properties)
-    return compose(channel, performatives.attach(link))
+def attach(handle: int, *, receives: bool = False, node: str = "$cbs", properties: Value | None = None) -> bytes:
+    return CLIENT.attach(handle, receives=receives, address=node, properties=properties)
 
 
 def transfer(handle: int, number: int, payload: bytes, *, more: bool = True) -> bytes:
-    tag = number.to_bytes(16)
-    return performatives.transfer(0, handle, number, tag, len(payload), settled=False, more=more) + payload
+    return CLIENT.transfer(handle, number, payload, more=more)
 
 
 def request(message_id: str) -> bytes:
@@ -76,7 +63,7 @@ def incomplete_requests() -> Iterator[bytes]:
 
 def sessions() -> Iterator[bytes]:
     for channel in range(1, 5000):
-        yield begin(channel)
+        yield CLIENT.begin(channel)
 
 
 def links_with_large_properties() -> Iterator[bytes]:
@@ -258,7 +245,7 @@ def test_peer_without_a_token_is_closed_with_the_reason(broker: Broker, attack: 
 
 @pytest.mark.parametrize(
     "protocol",
-    [AMQP_HEADER.encode() + OPEN_FRAME, AMQP_HEADER.encode(), SASL_HEADER.encode()],
+    [AMQP_HEADER.encode() + CLIENT.opening, AMQP_HEADER.encode(), SASL_HEADER.encode()],
     ids=["after the open", "before the open", "SASL"],
 )
 def test_incomplete_frames_of_many_connections_are_bounded(broker: Broker, protocol: bytes) -> None:

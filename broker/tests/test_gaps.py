@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
+from broker.tests.client_frames import ClientFrames, codes, heard_in
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
 from shared.amqp import performatives
 from shared.amqp.codec import plain
-from shared.amqp.fields import compose_list, number_field, read_list, text_field, value_field
-from shared.amqp.frames import AMQP_HEADER, HEADER, compose
+from shared.amqp.fields import compose_list, number_field, text_field, value_field
+from shared.amqp.frames import compose
 from shared.amqp.values import NULL, TRUE, Value, described, list_, string, symbol, ulong
 
-OPEN = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000))
-BEGIN = compose(0, compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(1000)] * 2]))
 SOURCE, TARGET = 0x28, 0x29
 
 
@@ -59,16 +58,12 @@ def answer(
         *[b"\x40"] * 2,
         value_field(capabilities),
     ]
-    peer.sendall(AMQP_HEADER.encode() + OPEN + BEGIN + compose(0, compose_list(performatives.ATTACH, encoded)))
+    peer.sendall(ClientFrames().preamble() + compose(0, compose_list(performatives.ATTACH, encoded)))
     received = b""
-    while True:
+    while performatives.ATTACH not in codes(heard_in(received)):
         received += peer.recv(65536)
-        stream = received[8:]
-        while len(stream) >= 8 and len(stream) >= (size := HEADER.unpack_from(stream)[0]):
-            code, fields, _ = read_list(stream[8:size])
-            if code == performatives.ATTACH:
-                return [plain(field) if isinstance(field, Value) else field for field in fields]
-            stream = stream[size:]
+    fields = next(fields for _, code, fields, _ in heard_in(received)[1:] if code == performatives.ATTACH)
+    return [plain(field) if isinstance(field, Value) else field for field in fields]
 
 
 @pytest.mark.xfail(reason="JMS 2.0 is not there: no temporary queues")

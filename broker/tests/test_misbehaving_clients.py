@@ -15,26 +15,21 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.tests.client_frames import CLOSED, DETACHED, ENDED, ClientFrames, codes, error_of, heard_in
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.protocol.connection import OUTPUT_LIMIT
 from busway_broker.socket_peer import SocketPeer
 from busway_broker.thread import RunningBroker
 from shared.amqp import performatives, sasl
 from shared.amqp.codec import plain
-from shared.amqp.fields import compose_list, number_field, read_list, symbol_field
-from shared.amqp.frames import AMQP_HEADER, HEADER, SASL, SASL_HEADER, compose
-from shared.amqp.performatives import Attach, Flow
+from shared.amqp.fields import compose_list, number_field, symbol_field
+from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
-from shared.amqp.values import described, list_, string, ulong
 
 type Connect = Callable[[], socket.socket]
-type Frame = tuple[int, int, list[Any]]
-"""A channel, the code of a performative, and its fields."""
 
-OPEN_FRAME = compose(0, performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000))
-BEGIN_FRAME = compose(0, compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(2**31)] * 2]))
-PREAMBLE = AMQP_HEADER.encode() + OPEN_FRAME + BEGIN_FRAME
-CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
+CLIENT = ClientFrames(window=2**31)
+PREAMBLE = CLIENT.preamble()
 QUEUE, OTHER, LARGE = "q", "other", "large"
 
 
@@ -67,37 +62,7 @@ def connect(broker: RunningBroker) -> Iterator[Connect]:
 
 
 def attach(handle: int, *, receives: bool, address: str = QUEUE) -> bytes:
-    source = described(ulong(0x28), list_([string(address if receives else "me")]))
-    target = described(ulong(0x29), list_([string("me" if receives else address)]))
-    link = Attach(f"link-{handle}-{receives}", handle, receives, 0, 1, source, target, 0, None, (), None)
-    return compose(0, performatives.attach(link))
-
-
-def transfer(handle: int, number: int, payload: bytes, *, channel: int = 0, more: bool = False) -> bytes:
-    tag = number.to_bytes(16)
-    return performatives.transfer(channel, handle, number, tag, len(payload), settled=False, more=more) + payload
-
-
-def flow(handle: int, credit: int, *, echo: bool = False) -> bytes:
-    state = Flow(1, 2**31, 0, 5000, handle, 0, credit, drain=False, echo=echo)
-    return compose(0, performatives.flow(state))
-
-
-def frames(stream: bytes) -> list[Frame]:
-    """Return the (channel, code, fields) of all complete frames in what was received; protocol headers are left out."""
-    found = []
-    while len(stream) >= 8:
-        if stream.startswith(b"AMQP"):
-            stream = stream[8:]
-            continue
-        size, _, _, channel = HEADER.unpack_from(stream)
-        if len(stream) < size:
-            break
-        if size > 8:
-            code, fields, _ = read_list(stream[8:size])
-            found.append((channel, code, fields))
-        stream = stream[size:]
-    return found
+    return CLIENT.attach(handle, receives=receives, address=address)
 
 
 def until_closed(peer: socket.socket) -> bytes:
@@ -108,21 +73,13 @@ def until_closed(peer: socket.socket) -> bytes:
     return received
 
 
-def condition(heard: list[Frame], code: int) -> object:
-    """Return the condition of the first close, end or detach."""
-    fields = next(fields for _, seen, fields in heard if seen == code)
-    error = plain(fields[-1])
-    assert isinstance(error, list)
-    return error[0]
-
-
-def heard_until(peer: socket.socket, code: int) -> list[Frame]:
+def heard_until(peer: socket.socket, code: int) -> list[Any]:
     received = b""
-    while not any(seen == code for _, seen, _ in frames(received)):
+    while code not in codes(heard_in(received)):
         part = peer.recv(65536)
         assert part, "the broker has hung up"
         received += part
-    return frames(received)
+    return [each for each in heard_in(received) if isinstance(each, tuple)]
 
 
 @pytest.mark.parametrize(
@@ -185,13 +142,13 @@ CONNECTION_ERRORS = {
         "amqp:decode-error",
     ),
     "a transfer without fields": (compose(0, b"\x00\x53\x14\x45"), "amqp:decode-error"),
-    "a second open": (OPEN_FRAME, "amqp:not-allowed"),
-    "a session that has begun already": (BEGIN_FRAME, "amqp:not-allowed"),
+    "a second open": (CLIENT.opening, "amqp:not-allowed"),
+    "a session that has begun already": (CLIENT.begin(), "amqp:not-allowed"),
     "a channel that is too high": (
         compose(9999, compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(9)] * 2])),
         "amqp:not-allowed",
     ),
-    "a transfer on a channel without a session": (transfer(0, 0, b"", channel=7), "amqp:not-allowed"),
+    "a transfer on a channel without a session": (CLIENT.transfer(0, 0, b"", channel=7), "amqp:not-allowed"),
 }
 
 
@@ -201,17 +158,17 @@ def test_what_breaks_the_connection_closes_it_with_the_condition_of_the_specific
 ) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
-    assert condition(frames(until_closed(peer)), CLOSED) == expected
+    assert error_of(heard_in(until_closed(peer)), CLOSED) == expected
 
 
 SESSION_ERRORS = {
-    "a transfer on a handle without a link": (transfer(3, 0, b""), "amqp:session:unattached-handle"),
-    "a flow for a handle without a link": (flow(3, 5), "amqp:session:unattached-handle"),
+    "a transfer on a handle without a link": (CLIENT.transfer(3, 0, b""), "amqp:session:unattached-handle"),
+    "a flow for a handle without a link": (CLIENT.flow(3, 5), "amqp:session:unattached-handle"),
     "a handle that is in use": (
         attach(1, receives=True) + attach(1, receives=False),
         "amqp:session:handle-in-use",
     ),
-    "a transfer on a link that receives": (attach(1, receives=True) + transfer(1, 0, b""), "amqp:not-allowed"),
+    "a transfer on a link that receives": (attach(1, receives=True) + CLIENT.transfer(1, 0, b""), "amqp:not-allowed"),
 }
 
 
@@ -219,8 +176,8 @@ SESSION_ERRORS = {
 def test_what_breaks_a_session_ends_it_and_leaves_the_connection(connect: Connect, sent: bytes, expected: str) -> None:
     peer = connect()
     peer.sendall(PREAMBLE + sent)
-    assert condition(heard_until(peer, ENDED), ENDED) == expected
-    peer.sendall(compose(0, performatives.end()) + BEGIN_FRAME)
+    assert error_of(heard_until(peer, ENDED), ENDED) == expected
+    peer.sendall(compose(0, performatives.end()) + CLIENT.begin())
     heard_until(peer, performatives.BEGIN)
 
 
@@ -229,7 +186,7 @@ def test_a_delivery_without_an_id_detaches_its_link_and_leaves_the_session(conne
     nameless = compose(0, compose_list(performatives.TRANSFER, [number_field(1)]), data(b"x"))
     peer.sendall(PREAMBLE + attach(1, receives=False) + nameless + attach(2, receives=False))
     heard = heard_until(peer, DETACHED)
-    assert condition(heard, DETACHED) == "amqp:invalid-field"
+    assert error_of(heard, DETACHED) == "amqp:invalid-field"
 
 
 @pytest.mark.parametrize(
@@ -243,11 +200,11 @@ def test_an_invalid_message_is_rejected_and_the_link_stays_open(
     peer = connect()
     before = broker.counts("n")[OTHER].active
     link = attach(1, receives=False, address=OTHER)
-    peer.sendall(PREAMBLE + link + transfer(1, 0, message) + transfer(1, 1, data(b"fine")))
+    peer.sendall(PREAMBLE + link + CLIENT.transfer(1, 0, message) + CLIENT.transfer(1, 1, data(b"fine")))
     heard = heard_until(peer, performatives.DISPOSITION)
-    while sum(code == performatives.DISPOSITION for _, code, _ in heard) < 2:
+    while codes(heard).count(performatives.DISPOSITION) < 2:
         heard += heard_until(peer, performatives.DISPOSITION)
-    states = [fields[4].payload for _, code, fields in heard if code == performatives.DISPOSITION]
+    states = [fields[4].payload for _, code, fields, _ in heard if code == performatives.DISPOSITION]
     assert states[1].descriptor.payload == performatives.ACCEPTED
     # A message without any section is let through, as the service does.
     accepted = 2 if message == b"" else 1
@@ -258,9 +215,9 @@ def test_an_invalid_message_is_rejected_and_the_link_stays_open(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(PREAMBLE) + 200), st.booleans())
 def test_frames_may_be_cut_anywhere(connect: Connect, cut: int, resets: bool) -> None:
-    conversation = PREAMBLE + attach(1, receives=False) + transfer(1, 0, data(b"x" * 100)) + attach(2, receives=True)
+    links = attach(1, receives=False) + CLIENT.transfer(1, 0, data(b"x" * 100)) + attach(2, receives=True)
     peer = connect()
-    peer.sendall(conversation[:cut])
+    peer.sendall((PREAMBLE + links)[:cut])
     if resets:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
@@ -271,10 +228,10 @@ def test_a_link_that_never_ends_its_message_is_cut_short(connect: Connect) -> No
     part = bytes(60_000)
     peer.sendall(PREAMBLE + attach(1, receives=False))
     for _ in range(100):
-        peer.sendall(transfer(1, 0, part, more=True))
-    peer.sendall(transfer(1, 0, part))
+        peer.sendall(CLIENT.transfer(1, 0, part, more=True))
+    peer.sendall(CLIENT.transfer(1, 0, part))
     heard = heard_until(peer, performatives.DETACH)
-    (error,) = [fields[2] for _, code, fields in heard if code == performatives.DETACH]
+    (error,) = [fields[2] for _, code, fields, _ in heard if code == performatives.DETACH]
     assert "amqp:link:message-size-exceeded" in str(plain(error))
 
 
@@ -302,7 +259,7 @@ def test_what_waits_for_a_client_that_stops_reading_is_bounded(broker: RunningBr
         for _ in range(count // 2):
             sender.send_messages([ServiceBusMessage(bytes(size)), ServiceBusMessage(bytes(size))])
     peer = connect()
-    peer.sendall(PREAMBLE + attach(1, receives=True, address=LARGE) + flow(1, count))
+    peer.sendall(PREAMBLE + attach(1, receives=True, address=LARGE) + CLIENT.flow(1, count))
     heard_until(peer, performatives.ATTACH)
     backlogs = []
     for _ in range(20):
@@ -324,7 +281,7 @@ def test_a_client_that_only_asks_and_never_reads_is_not_read_from_any_more(
     peer = connect()
     peer.sendall(PREAMBLE + attach(1, receives=True))
     peer.setblocking(False)
-    questions = flow(1, 0, echo=True) * 1000
+    questions = CLIENT.flow(1, 0, echo=True) * 1000
     rest = b""
     sent = 0
     deadline = time.monotonic() + 10
@@ -372,7 +329,7 @@ def test_many_misbehaving_clients_at_once_do_no_harm(broker: RunningBroker) -> N
         bytes(1000),
         PREAMBLE + b"\xff" * 1000,
         PREAMBLE + attach(1, receives=True) * 2,
-        PREAMBLE + transfer(1, 0, b""),
+        PREAMBLE + CLIENT.transfer(1, 0, b""),
         SASL_HEADER.encode() + compose(0, b"\x00\x53\x41\x45", kind=SASL),
     ]
 

@@ -4,7 +4,8 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from broker.tests.unit.peer import Peer, terminus
+from broker.tests.client_frames import terminus
+from broker.tests.unit.peer import Peer
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.namespace import Namespace
 from busway_broker.protocol.requests import read_request

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.tests.unit.peer import CLOSED, DETACHED, ENDED, Peer, codes, error_of
+from broker.tests.client_frames import CLOSED, DETACHED, ENDED, codes, error_of
+from broker.tests.unit.peer import Peer, opened
 from busway_broker.core.session_store import SessionStore
 from shared.amqp import dispositions, performatives, sasl
 from shared.amqp.fields import compose_list, symbol_field, text_field
@@ -53,8 +54,7 @@ def test_frames_may_arrive_in_any_pieces() -> None:
 
 
 def test_frames_for_a_channel_that_has_ended_are_ignored() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.say(compose(0, performatives.end()))
     assert peer.say(compose(0, performatives.detach(0, closed=True)), compose(0, performatives.end())) == []
 
@@ -73,8 +73,7 @@ def test_frames_for_a_channel_that_has_ended_are_ignored() -> None:
     ],
 )
 def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach: dict[str, Any], condition: str) -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     heard = peer.say(peer.attach(0, **attach))
     assert codes(heard) == [performatives.ATTACH, DETACHED]
     assert heard[0][2][5 if attach["receives"] else 6] is None
@@ -84,8 +83,7 @@ def test_a_refused_link_is_attached_without_a_terminus_and_detached(attach: dict
 
 
 def test_deliveries_stop_when_the_credit_is_used_up() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(*[b"x"] * 5)
     assert (
         codes(peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2))).count(performatives.TRANSFER) == 2
@@ -95,8 +93,7 @@ def test_deliveries_stop_when_the_credit_is_used_up() -> None:
 
 
 def test_deliveries_stop_when_the_session_window_is_full() -> None:
-    peer = Peer(window=2)
-    peer.open()
+    peer = opened(window=2)
     peer.send(*[b"x"] * 5)
     heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 100))
     assert codes(heard).count(performatives.TRANSFER) == 2
@@ -104,16 +101,14 @@ def test_deliveries_stop_when_the_session_window_is_full() -> None:
 
 
 def test_the_largest_window_and_credit_are_taken_as_they_are() -> None:
-    peer = Peer(window=2**32 - 1)
-    peer.open()
+    peer = opened(window=2**32 - 1)
     peer.send(b"x", b"y")
     heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2**32 - 1))
     assert codes(heard).count(performatives.TRANSFER) == 2
 
 
 def test_a_large_message_waits_for_the_window_frame_by_frame() -> None:
-    peer = Peer(window=2, max_frame_size=512)
-    peer.open()
+    peer = opened(window=2, max_frame_size=512)
     body = bytes(range(256)) * 5
     peer.send(body)
     heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
@@ -126,8 +121,7 @@ def test_a_large_message_waits_for_the_window_frame_by_frame() -> None:
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_what_a_link_says_follows_its_message_that_waits_for_the_window_unless_it_ends(ends: bool) -> None:
-    peer = Peer(window=2, max_frame_size=512)
-    peer.open()
+    peer = opened(window=2, max_frame_size=512)
     peer.send(bytes(1000))
     heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 5, drain=True))
     assert codes(heard) == [performatives.ATTACH, *[performatives.TRANSFER] * 2]
@@ -140,8 +134,7 @@ def test_what_a_link_says_follows_its_message_that_waits_for_the_window_unless_i
 
 
 def test_draining_uses_up_the_credit() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(b"x")
     peer.say(peer.attach(0, receives=True, address="q"))
     heard = peer.say(peer.flow(0, 10, drain=True))
@@ -151,8 +144,7 @@ def test_draining_uses_up_the_credit() -> None:
 
 
 def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(*[b"x"] * 3)
     peer.say(peer.attach(0, receives=True, address="q"))
     peer.connection.is_writable = False
@@ -162,15 +154,12 @@ def test_a_peer_that_does_not_read_gets_nothing_more_until_it_does() -> None:
 
 
 def test_transfers_beyond_the_window_end_the_session() -> None:
-    peer = Peer(incoming_window=0)
-    peer.open()
-    peer.say(peer.attach(9, receives=False, address="q"))
+    peer = opened((9, False, "q"), incoming_window=0)
     assert error_of(peer.say(peer.transfer(9, 0, data(b"x"))), ENDED) == "amqp:session:window-violation"
 
 
 def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     assert peer.connection.tick_interval == pytest.approx(25)
     peer.connection.tick()
     assert peer.connection.take_output() == b"\x00\x00\x00\x08\x02\x00\x00\x00"
@@ -180,8 +169,7 @@ def test_a_silent_peer_is_hung_up_on_and_others_get_heartbeats() -> None:
 
 
 def test_a_peer_that_wants_heartbeats_sooner_gets_them_sooner() -> None:
-    peer = Peer(idle_time_out=5_000)
-    peer.open()
+    peer = opened(idle_time_out=5_000)
     assert peer.connection.tick_interval == pytest.approx(2.5)
 
 
@@ -199,8 +187,7 @@ def test_a_peer_that_does_not_open_is_hung_up_on_however_much_it_says() -> None:
 
 
 def test_credit_is_granted_again_before_it_runs_out() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     heard = peer.send(*[b"x"] * 1500)
     assert codes(heard).count(performatives.DISPOSITION) == 1500
     assert [fields[5:7] for _, code, fields, _ in heard if code == performatives.FLOW] == [
@@ -211,8 +198,7 @@ def test_credit_is_granted_again_before_it_runs_out() -> None:
 
 
 def test_a_peer_that_takes_no_answers_runs_out_of_credit() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(b"x")
     peer.connection.is_writable = False
     heard = peer.say(*(peer.transfer(9, number, data(b"x")) for number in range(1, 1001)))
@@ -221,9 +207,7 @@ def test_a_peer_that_takes_no_answers_runs_out_of_credit() -> None:
 
 
 def test_a_peer_that_takes_its_answers_again_gets_credit_again() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(9, receives=False, address="q"))
+    peer = opened((9, False, "q"))
     peer.connection.is_writable = False
     heard = peer.say(*(peer.transfer(9, number, data(b"x")) for number in range(600)))
     assert performatives.FLOW not in codes(heard)
@@ -233,8 +217,7 @@ def test_a_peer_that_takes_its_answers_again_gets_credit_again() -> None:
 
 
 def test_what_a_connection_held_is_given_back_when_it_is_lost() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.say(
         peer.attach(
             0, receives=True, address="s", filters=map_([(symbol("com.microsoft:session-filter"), string("a"))])

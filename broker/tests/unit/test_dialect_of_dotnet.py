@@ -7,7 +7,8 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from broker.tests.unit.peer import DETACHED, Peer, codes, error_of, terminus
+from broker.tests.client_frames import DETACHED, codes, error_of, terminus
+from broker.tests.unit.peer import Peer, opened
 from busway_broker.config import SharedAccessKey
 from shared.amqp import dispositions, performatives
 from shared.amqp.codec import decode_all, encode, plain
@@ -19,65 +20,52 @@ from shared.amqp.sections import data, split
 from shared.amqp.values import NULL, Value, array, described, list_, map_, string, symbol, uint, ulong
 
 NEXT_SESSION = map_([(symbol("com.microsoft:session-filter"), NULL)])
+SESSION_A = map_([(symbol("com.microsoft:session-filter"), string("a"))])
 UNKNOWN = "amqp:transaction:unknown-id"
 TRANSACTIONAL = described(ulong(0x34), list_([Value(0xA0, b"txn"), described(ulong(0x24), list_([]))]))
 
 
-def send_to_session(peer: Peer, session_id: str, *texts: bytes) -> None:
-    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field(session_id)])
+def send_to_session(peer: Peer, *texts: bytes) -> list[Any]:
+    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field("a")])
     peer.say(peer.attach(9, receives=False, address="s"))
-    peer.say(*(peer.transfer(9, number, properties + data(text)) for number, text in enumerate(texts)))
+    return peer.say(*(peer.transfer(9, number, properties + data(text)) for number, text in enumerate(texts)))
 
 
 # Flows before the answer to the attach
 
 
 def test_credit_before_the_session_is_granted_counts_once_it_is() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     assert peer.say(peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 1)) == []
-    send_to_session(peer, "a", b"x", b"y")
+    send_to_session(peer, b"x", b"y")
     peer.say(peer.flow(9, 0))
     store = peer.namespace.store("s")
     assert [message.lock_token is not None for message in store.peek(0)] == [True, False]
 
 
-def test_drain_before_the_session_is_granted_is_answered_once_it_is() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 5, drain=True))
-    peer.say(peer.attach(9, receives=False, address="s"))
-    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field("a")])
-    heard = peer.say(peer.transfer(9, 0, properties + data(b"x")))
-    assert codes(heard)[:3] == [performatives.ATTACH, performatives.TRANSFER, performatives.FLOW]
-    assert heard[2][2][5:7] == [5, 0]
-
-
-def test_last_flow_before_the_attach_has_the_state() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(
-        peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 5, drain=True), peer.flow(0, 2)
-    )
-    peer.say(peer.attach(9, receives=False, address="s"))
-    properties = compose_list(0x73, [*[NULL_FIELD] * 10, text_field("a")])
-    heard = peer.say(*(peer.transfer(9, number, properties + data(b"x")) for number in range(3)))
-    assert codes(heard).count(performatives.TRANSFER) == 2
-    assert performatives.FLOW not in codes(heard)
+@pytest.mark.parametrize(("last_credit", "transfers"), [(None, 1), (2, 2)])
+def test_the_last_flow_before_the_session_is_granted_is_answered_once_it_is(
+    last_credit: int | None, transfers: int
+) -> None:
+    peer = opened()
+    last = b"" if last_credit is None else peer.flow(0, last_credit)
+    peer.say(peer.attach(0, receives=True, address="s", filters=NEXT_SESSION), peer.flow(0, 5, drain=True), last)
+    heard = send_to_session(peer, b"x", b"y", b"z")
+    assert codes(heard)[:2] == [performatives.ATTACH, performatives.TRANSFER]
+    flows = [fields[5:7] for _, code, fields, _ in heard if code == performatives.FLOW]
+    assert flows == ([] if last_credit else [[5, 0]])
+    assert codes(heard).count(performatives.TRANSFER) == transfers
 
 
 def test_flow_of_a_refused_session_link_is_ignored() -> None:
-    peer = Peer()
-    peer.open()
-    held = map_([(symbol("com.microsoft:session-filter"), string("a"))])
-    peer.say(peer.attach(0, receives=True, address="s", filters=held))
-    heard = peer.say(peer.attach(1, receives=True, address="s", filters=held), peer.flow(1, 5))
+    peer = opened()
+    peer.say(peer.attach(0, receives=True, address="s", filters=SESSION_A))
+    heard = peer.say(peer.attach(1, receives=True, address="s", filters=SESSION_A), peer.flow(1, 5))
     assert codes(heard) == [performatives.ATTACH, DETACHED]
 
 
 def test_echo_of_a_sender_is_answered_with_its_credit() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     state = Flow(1, 100, 0, 5000, 9, 0, 0, drain=False, echo=True)
     heard = peer.say(peer.attach(9, receives=False, address="q"), compose(0, performatives.flow(state)))
     assert codes(heard) == [performatives.ATTACH, performatives.FLOW, performatives.FLOW]
@@ -108,8 +96,7 @@ def hub_attach(desired: Value) -> bytes:
     ],
 )
 def test_desired_capability_may_be_one_symbol_or_an_array(desired: Value) -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.say(peer.attach(9, receives=False, address="h"), peer.transfer(9, 0, data(b"event")))
     heard = peer.say(hub_attach(desired), peer.flow(0, 1))
     (payload,) = [payload for _, code, _, payload in heard if code == performatives.TRANSFER]
@@ -117,14 +104,12 @@ def test_desired_capability_may_be_one_symbol_or_an_array(desired: Value) -> Non
 
 
 def test_capabilities_of_another_type_are_an_error() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     assert error_of(peer.say(hub_attach(uint(5))), performatives.CLOSE) == "amqp:decode-error"
 
 
 def test_single_symbols_are_taken_in_every_field_that_may_have_several() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     one = symbol_field("one")
     opening = compose_list(
         performatives.OPEN, [text_field("me"), NULL_FIELD, NULL_FIELD, NULL_FIELD, NULL_FIELD, one, one, one, one]
@@ -178,82 +163,31 @@ def token(resource: str, key: str = "secret") -> str:
     return f"SharedAccessSignature sr={uri}&sig={quote_plus(signature)}&se={expiry}&skn=Root"
 
 
-def test_hub_request_is_authorized_by_the_token_it_carries() -> None:
-    peer = Peer(keys=(KEY,))
-    peer.open()
-    assert read_hub(peer, token("h")) == 200
-
-
 @pytest.mark.parametrize("text", [None, "", "nonsense", token("h", "wrong"), token("other")])
-def test_hub_request_without_a_valid_token_is_refused(text: str | None) -> None:
-    peer = Peer(keys=(KEY,))
-    peer.open()
-    assert read_hub(peer, text) == 401
-
-
-def test_token_of_one_request_does_not_authorize_the_next() -> None:
-    peer = Peer(keys=(KEY,))
-    peer.open()
+def test_hub_request_is_authorized_by_the_token_it_carries_and_by_no_earlier_one(text: str | None) -> None:
+    peer = opened(keys=(KEY,))
     assert read_hub(peer, token("h")) == 200
-    assert read_hub(peer, None, first_handle=6) == 401
+    assert read_hub(peer, text, first_handle=6) == 401
 
 
 # States within a transaction
 
 
-def transactional_transfer(delivery_id: int, payload: bytes, *, settled: bool = False, more: bool = False) -> bytes:
-    fields = [
-        *(number_field(9), number_field(delivery_id), encode(Value(0xA0, delivery_id.to_bytes(16))), NULL_FIELD),
-        *(b"\x41" if settled else b"\x42", b"\x41" if more else b"\x42", NULL_FIELD, encode(TRANSACTIONAL)),
-    ]
-    return compose(0, compose_list(performatives.TRANSFER, fields), payload)
-
-
-def test_transfer_within_a_transaction_is_rejected_and_not_stored() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(9, receives=False, address="q"))
-    heard = peer.say(transactional_transfer(0, data(b"x")))
-    assert codes(heard) == [performatives.DISPOSITION]
-    assert UNKNOWN in str(plain(heard[0][2][4]))
-    assert list(peer.namespace.store("q").peek(0)) == []
-
-
 def test_state_on_the_first_frame_counts_for_the_whole_delivery() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(9, receives=False, address="q"))
-    heard = peer.say(transactional_transfer(0, data(b"x")[:3], more=True), peer.transfer(9, 0, data(b"x")[3:]))
+    peer = opened((9, False, "q"))
+    fields = [
+        *(number_field(9), number_field(0), encode(Value(0xA0, b"tag")), NULL_FIELD),
+        *(b"\x42", b"\x41", NULL_FIELD, encode(TRANSACTIONAL)),
+    ]
+    first = compose(0, compose_list(performatives.TRANSFER, fields), data(b"x")[:3])
+    heard = peer.say(first, peer.transfer(9, 0, data(b"x")[3:]))
     assert UNKNOWN in str(plain(heard[0][2][4]))
     assert codes(peer.say(peer.transfer(9, 1, data(b"y")))) == [performatives.DISPOSITION]
     assert len(list(peer.namespace.store("q").peek(0))) == 1
 
 
-def test_settled_transfer_within_a_transaction_ends_the_link() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(9, receives=False, address="q"))
-    assert error_of(peer.say(transactional_transfer(0, data(b"x"), settled=True)), DETACHED) == UNKNOWN
-    assert list(peer.namespace.store("q").peek(0)) == []
-
-
-def test_disposition_within_a_transaction_is_rejected_and_the_lock_stays() -> None:
-    peer = Peer()
-    peer.open()
-    peer.send(b"x")
-    peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
-    fields = [b"\x41", number_field(0), NULL_FIELD, b"\x42", encode(TRANSACTIONAL)]
-    heard = peer.say(compose(0, compose_list(performatives.DISPOSITION, fields)))
-    assert codes(heard) == [performatives.DISPOSITION]
-    assert (heard[0][2][0], heard[0][2][3]) == (False, True)
-    assert UNKNOWN in str(plain(heard[0][2][4]))
-    (message,) = peer.namespace.store("q").peek(0)
-    assert message.lock_token is not None
-
-
 def test_flow_that_asks_for_messages_within_a_transaction_ends_the_link() -> None:
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(b"x")
     peer.say(peer.attach(0, receives=True, address="q"))
     properties = map_([(symbol("txn-id"), Value(0xA0, b"txn"))])
@@ -283,8 +217,7 @@ def bodies(heard: list[Any]) -> list[bytes]:
 
 @pytest.mark.parametrize(("go_last", "order"), [(True, [b"c", b"a", b"b"]), (False, [b"a", b"b", b"c"])])
 def test_released_messages_go_behind_later_ones_where_configured(go_last: bool, order: list[bytes]) -> None:
-    peer = Peer(released_go_last=go_last)
-    peer.open()
+    peer = opened(released_go_last=go_last)
     peer.send(b"a", b"b", b"c")
     assert bodies(peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2))) == [b"a", b"b"]
     assert release(peer, 0, 1) == []
@@ -293,22 +226,11 @@ def test_released_messages_go_behind_later_ones_where_configured(go_last: bool, 
 
 
 def test_released_message_of_a_session_keeps_its_place() -> None:
-    peer = Peer()
-    peer.open()
-    send_to_session(peer, "a", b"a", b"b", b"c")
-    held = map_([(symbol("com.microsoft:session-filter"), string("a"))])
-    assert bodies(peer.say(peer.attach(0, receives=True, address="s", filters=held), peer.flow(0, 2))) == [b"a", b"b"]
+    peer = opened()
+    send_to_session(peer, b"a", b"b", b"c")
+    assert bodies(peer.say(peer.attach(0, receives=True, address="s", filters=SESSION_A), peer.flow(0, 2))) == [
+        b"a",
+        b"b",
+    ]
     release(peer, 0, 1)
     assert bodies(peer.say(peer.flow(0, 3, delivery_count=2, received=2))) == [b"a", b"b", b"c"]
-
-
-def test_abandoned_message_returns_to_its_place() -> None:
-    peer = Peer()
-    peer.open()
-    peer.send(b"a", b"b")
-    peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 1))
-    modified = encode(described(ulong(0x27), list_([])))
-    peer.say(
-        compose(0, compose_list(performatives.DISPOSITION, [b"\x41", number_field(0), NULL_FIELD, b"\x42", modified]))
-    )
-    assert bodies(peer.say(peer.flow(0, 2, delivery_count=1, received=1))) == [b"a", b"b"]

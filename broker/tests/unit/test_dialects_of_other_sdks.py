@@ -9,7 +9,8 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from broker.tests.unit.peer import DETACHED, Peer, error_of
+from broker.tests.client_frames import DETACHED, error_of
+from broker.tests.unit.peer import opened
 from busway_broker import errors
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
 from busway_broker.core.administration import Administration
@@ -77,9 +78,7 @@ def test_tokens_of_another_kind_are_accepted_where_the_namespace_says_so() -> No
 @pytest.mark.parametrize("name", [string("a"), NULL])
 @pytest.mark.parametrize("is_described", [True, False])
 def test_the_name_of_a_session_is_returned_as_it_was_asked_for(name: Value, is_described: bool) -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(1, receives=False, address="s"))
+    peer = opened((1, False, "s"))
     body = b"\x00\x53\x73\xc0\x0e\x0b" + b"\x40" * 10 + b"\xa1\x01a" + b"\x00\x53\x75\xa0\x01x"
     peer.say(peer.transfer(1, 0, body))
     asked = described(ulong(0x137000000C), name) if is_described else name
@@ -93,9 +92,7 @@ def test_the_name_of_a_session_is_returned_as_it_was_asked_for(name: Value, is_d
 
 
 def test_a_hub_that_is_deleted_ends_its_links_and_a_new_one_starts_again() -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(1, receives=False, address="h"))
+    peer = opened((1, False, "h"))
     peer.say(peer.transfer(1, 0, b"\x00\x53\x75\xa0\x01x"))
     peer.say(peer.attach(2, receives=True, address="h/ConsumerGroups/$Default/Partitions/0"))
     administration = Administration(peer.namespace)

@@ -5,7 +5,7 @@ import struct
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.tests.unit.peer import Peer
+from broker.tests.unit.peer import Peer, opened
 from busway_broker.faults import Effect, Fault, Operation
 from shared.amqp.codec import encode
 from shared.amqp.dispositions import Disposition, accepted_frame, read_acceptance, read_disposition
@@ -77,8 +77,7 @@ def test_accepted_deliveries_are_one_settled_disposition(channel: int, first: in
 
 def receiving(*texts: bytes) -> Peer:
     """Return a client that has received messages from a queue, and has settled none."""
-    peer = Peer()
-    peer.open()
+    peer = opened()
     peer.send(*texts)
     peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, len(texts)))
     return peer

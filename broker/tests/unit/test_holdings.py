@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker.tests.unit.peer import CLOSED, Peer, error_of
+from broker.tests.client_frames import CLOSED, error_of
+from broker.tests.unit.peer import Peer, opened
 from busway_broker.config import Right, SharedAccessKey
 from busway_broker.protocol import holdings
 from busway_broker.protocol.connection import HANDSHAKE_SECONDS, TOKEN_SECONDS
@@ -60,8 +61,7 @@ def sent(peer: Peer, number: int) -> list[Any]:
 
 
 def test_incomplete_requests_close_a_connection_without_a_token() -> None:
-    peer = Peer(keys=KEYS)
-    peer.open()
+    peer = opened(keys=KEYS)
     heard: list[Any] = []
     count = 0
     while not heard or not peer.connection.is_closed:
@@ -73,8 +73,7 @@ def test_incomplete_requests_close_a_connection_without_a_token() -> None:
 
 
 def test_what_ends_is_no_longer_counted() -> None:
-    peer = Peer(keys=KEYS)
-    peer.open()
+    peer = opened(keys=KEYS)
     first = peer.connection.holdings.size
     for _ in range(20):
         sent(peer, 0)
@@ -89,9 +88,7 @@ def test_what_ends_is_no_longer_counted() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"x"])
 def test_small_frames_are_kept_without_overhead(payload: bytes) -> None:
-    peer = Peer()
-    peer.open()
-    peer.say(peer.attach(0, receives=False, address="q"))
+    peer = opened((0, False, "q"))
     frames = peer.transfer(0, 0, payload, more=True) * 250
     peer.connection.receive(frames)
     tracemalloc.start()
@@ -108,8 +105,7 @@ def test_small_frames_are_kept_without_overhead(payload: bytes) -> None:
 def test_large_frames_without_a_token_are_refused_before_they_are_decoded() -> None:
     # Cannot be decoded: another error would say so.
     large = compose(0, b"\x00\x53\x12\xd0" + b"\xff" * 9000)
-    peer = Peer(keys=KEYS)
-    peer.open()
+    peer = opened(keys=KEYS)
     assert error_of(peer.say(large), CLOSED) == "amqp:resource-limit-exceeded"
     trusted = Peer()
     trusted.open()
@@ -128,8 +124,7 @@ def seconds_until_closed(peer: Peer) -> float:
 
 
 def test_connection_without_a_token_is_closed_in_time() -> None:
-    peer = Peer(keys=KEYS)
-    peer.open()
+    peer = opened(keys=KEYS)
     assert TOKEN_SECONDS <= seconds_until_closed(peer) < TOKEN_SECONDS + HANDSHAKE_SECONDS
     assert error_of(peer.heard(), CLOSED) == "amqp:unauthorized-access"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.tests.unit.peer import CLOSED, DETACHED, Peer, codes, error_and_text, error_of
+from broker.tests.client_frames import CLOSED, DETACHED, codes, error_and_text, error_of
+from broker.tests.unit.peer import Peer
 from busway_broker.config import LinkLimits, QueueConfig
 from busway_broker.core.administration import Administration
 from busway_broker.core.session_store import SessionStore

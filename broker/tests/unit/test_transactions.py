@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
+from broker.tests.client_frames import DETACHED, error_of, terminus
 from broker.tests.unit import controller
 from broker.tests.unit.controller import Controller, State, deliveries, new_namespace, put, texts
-from broker.tests.unit.peer import DETACHED, error_of, terminus
 from busway_broker.core.administration import Administration
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.transaction import MAX_OPEN, MAX_SENT, TIME_OUT
 from shared.amqp import performatives
 from shared.amqp.frames import compose
 from shared.amqp.performatives import ACCEPTED, DECLARED, MODIFIED, REJECTED, RELEASED, Attach
+from shared.amqp.sections import data
 from shared.amqp.values import NULL, binary, map_, string, symbol
 from shared.clock import ManualClock
 
@@ -188,6 +189,18 @@ def test_a_transaction_is_known_to_its_connection_only(namespace: Namespace, pee
     transaction = peer.declare()
     assert other.send_in(transaction, other.sender("target"), b"a") == State(REJECTED, condition=UNKNOWN)
     assert other.discharge(transaction) == State(REJECTED, condition=UNKNOWN)
+
+
+def test_nothing_is_sent_or_settled_in_an_unknown_transaction(namespace: Namespace, peer: Controller) -> None:
+    put(namespace, "source", b"m")
+    _, heard = peer.receiver("source")
+    sender = peer.sender("target")
+    assert peer.send_in(b"txn", sender, b"a") == State(REJECTED, condition=UNKNOWN)
+    assert peer.settle_in(b"txn", deliveries(heard)[0]) == State(REJECTED, condition=UNKNOWN)
+    assert error_of(peer.transfer_in(b"txn", sender, data(b"b"), settled=True), DETACHED) == UNKNOWN
+    assert texts(namespace, "target") == []
+    (message,) = namespace.store("source").messages.values()
+    assert message.lock_token is not None
 
 
 # What makes a commit fail, with everything in it
