@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiveMode
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from busway_broker.core.content import read_content
 from busway_broker.thread import RunningBroker
@@ -26,7 +27,7 @@ class Bus:
         """Return the name of an entity of a kind that no other test uses."""
         return f"{kind}-{next(self._numbers.setdefault(kind, itertools.count()))}"
 
-    def send(self, name: str, messages: Messages) -> None:
+    def send(self, name: str, messages: Messages | AmqpAnnotatedMessage) -> None:
         """Send messages to a queue or topic."""
         with self.client.get_queue_sender(name) as sender:
             sender.send_messages(messages)

@@ -1,18 +1,14 @@
 """Keys that a namespace declares: who is let in, who is not, and what the SDKs raise."""
 
 import asyncio
-import base64
 import contextlib
 import datetime as dt
-import hashlib
-import hmac
 import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any, Self
-from urllib.parse import quote_plus
 
 import pytest
 from azure.core.credentials import AccessToken, AzureSasCredential
@@ -25,6 +21,7 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBu
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from broker.tests.javascript_client import run_script
+from broker.tests.signatures import signature
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
 from busway_broker.server import BrokerServer
@@ -71,14 +68,6 @@ def admin(running: tuple[RunningBroker, RunningAdmin]) -> RunningAdmin:
 def connection_string(broker: RunningBroker, name: str, key: str, extra: str = "") -> str:
     endpoint = f"Endpoint=sb://localhost:{broker.port('west')}"
     return f"{endpoint};SharedAccessKeyName={name};SharedAccessKey={key};UseDevelopmentEmulator=true{extra}"
-
-
-def signature(resource: str, key: SharedAccessKey, *, seconds: int = 60, secret: str | None = None) -> str:
-    ends = int(time.time()) + seconds
-    resource = quote_plus(resource)
-    text = f"{resource}\n{ends}".encode()
-    signed = base64.b64encode(hmac.new((secret or key.key).encode(), text, hashlib.sha256).digest())
-    return f"SharedAccessSignature sr={resource}&sig={quote_plus(signed)}&se={ends}&skn={key.name}"
 
 
 class OneToken:

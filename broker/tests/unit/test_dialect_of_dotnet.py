@@ -1,13 +1,11 @@
 """What .NET clients send and others do not, in frames: early flows, single symbols, transactions, releases."""
 
-import base64
-import hmac
 from typing import Any
-from urllib.parse import quote_plus
 
 import pytest
 
 from broker.tests.client_frames import DETACHED, codes, error_of, terminus
+from broker.tests.signatures import signature
 from broker.tests.unit.peer import Peer, opened
 from busway_broker.config import SharedAccessKey
 from shared.amqp import dispositions, performatives
@@ -156,17 +154,12 @@ def read_hub(peer: Peer, token: str | None, first_handle: int = 4) -> Any:
     return answer["status-code"]
 
 
-def token(resource: str, key: str = "secret") -> str:
-    """Return a shared access signature, as Microsoft Learn describes it."""
-    uri, expiry = quote_plus(f"sb://host/{resource}"), "4102444800"
-    signature = base64.b64encode(hmac.digest(key.encode(), f"{uri}\n{expiry}".encode(), "sha256")).decode()
-    return f"SharedAccessSignature sr={uri}&sig={quote_plus(signature)}&se={expiry}&skn=Root"
-
-
-@pytest.mark.parametrize("text", [None, "", "nonsense", token("h", "wrong"), token("other")])
+@pytest.mark.parametrize(
+    "text", [None, "", "nonsense", signature("sb://host/h", KEY, secret="wrong"), signature("sb://host/other", KEY)]
+)
 def test_hub_request_is_authorized_by_the_token_it_carries_and_by_no_earlier_one(text: str | None) -> None:
     peer = opened(keys=(KEY,))
-    assert read_hub(peer, token("h")) == 200
+    assert read_hub(peer, signature("sb://host/h", KEY)) == 200
     assert read_hub(peer, text, first_handle=6) == 401
 
 

@@ -1,15 +1,11 @@
 """What azservicebus and azeventhubs for Go and @azure/service-bus send and read, found by `make conformance`."""
 
-import base64
 import datetime as dt
-import hashlib
-import hmac
-import time
-from urllib.parse import quote_plus
 
 import pytest
 
 from broker.tests.client_frames import DETACHED, error_of
+from broker.tests.signatures import signature
 from broker.tests.unit.peer import opened
 from busway_broker import errors
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
@@ -37,15 +33,9 @@ def claims(*, accepts_entra_tokens: bool = False) -> Claims:
     return Claims(Namespace(config, CLOCK))
 
 
-def signature(audience: str) -> str:
-    resource, expiry = quote_plus(audience), int(time.time()) + 60
-    digest = hmac.new(KEY.key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256).digest()
-    return f"SharedAccessSignature sr={resource}&sig={quote_plus(base64.b64encode(digest))}&se={expiry}&skn={KEY.name}"
-
-
 def test_a_token_for_the_management_of_a_queue_is_one_for_the_queue() -> None:
     put = claims()
-    put.put(signature("sb://localhost/q/$management"), "sb://localhost/q/$management")
+    put.put(signature("sb://localhost/q/$management", KEY), "sb://localhost/q/$management")
     put.check("q", frozenset((Right.SEND,)))
     with pytest.raises(Refusal):
         put.check("region/q", frozenset((Right.SEND,)))
