@@ -10,7 +10,7 @@ from busway_broker.config import SharedAccessKey
 
 
 def signature(resource: str, key: SharedAccessKey, *, seconds: int = 60, secret: str | None = None) -> str:
-    """Return the token for a resource, which expires after some seconds; a *secret* takes the place of the right key."""
+    """Return a token that expires after some seconds; a *secret* takes the place of the right key."""
     ends = int(time.time()) + seconds
     resource = quote_plus(resource)
     text = f"{resource}\n{ends}".encode()

@@ -7,7 +7,6 @@ import itertools
 import sqlite3
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError
 from azure.eventhub import EventHubProducerClient
 from azure.eventhub.amqp import AmqpAnnotatedMessage as AnnotatedEvent
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import OperationTimeoutError
@@ -30,7 +29,7 @@ from azure.servicebus.management import (
 
 from broker.tests.reading_events import read_events
 from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SharedAccessKey, TopicConfig
+from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, TopicConfig
 from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.session_store import SessionStore
@@ -46,7 +45,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Testing an element's truth value
 CONFIG = NamespaceConfig(
     name="n",
     queues=(
-        *(QueueConfig(name=name) for name in ("annotated", "locked", "destructive", "deferred", "empty")),
+        *(QueueConfig(name=name) for name in ("annotated", "empty")),
         QueueConfig(name="sessions", requires_session=True),
     ),
     topics=(TopicConfig(name="counted"),),
@@ -197,32 +196,6 @@ def test_delivery_annotations_survive_with_stored_state(tmp_path: Path) -> None:
     with RunningBroker([config], data=tmp_path) as running:
         [message] = running.inspect("n", lambda namespace: list(namespace.store("q").peek(0)))
         assert message.content.delivery_annotations == content.delivery_annotations
-
-
-# Lock tokens
-
-
-def test_a_locked_message_has_its_lock_token_as_a_delivery_annotation(client: ServiceBusClient) -> None:
-    send(client, "locked", ServiceBusMessage("x"))
-    with client.get_queue_receiver("locked") as receiver:
-        [message] = receiver.receive_messages(max_wait_time=5)
-        annotations = message.raw_amqp_message.delivery_annotations
-        assert isinstance(message.lock_token, uuid.UUID)
-        assert annotations == {LOCK_TOKEN: message.lock_token}
-        receiver.defer_message(message)
-        assert message.sequence_number is not None
-        [deferred] = receiver.receive_deferred_messages([message.sequence_number])
-        assert deferred.raw_amqp_message.delivery_annotations == {LOCK_TOKEN: deferred.lock_token}
-        assert deferred.lock_token != message.lock_token
-
-
-def test_a_message_without_a_lock_has_an_empty_map(client: ServiceBusClient) -> None:
-    send(client, "destructive", ServiceBusMessage("x"))
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    with client.get_queue_receiver("destructive", receive_mode=mode) as receiver:
-        assert [message.raw_amqp_message.delivery_annotations for message in receiver.peek_messages()] == [{}]
-        [message] = receiver.receive_messages(max_wait_time=5)
-        assert message.raw_amqp_message.delivery_annotations == {}
 
 
 # Sessions
@@ -402,16 +375,3 @@ def test_an_old_version_refuses_what_it_did_not_know(admin: RunningAdmin) -> Non
                 create("large", max_message_size_in_kilobytes=1024)
         assert administrator.create_queue("old").max_message_size_in_kilobytes is None
         administrator.update_queue(administrator.get_queue("old"))
-
-
-def test_a_wrong_key_is_refused(tmp_path: Path) -> None:
-    config = NamespaceConfig(name="n", shared_access_keys=(SharedAccessKey(name="root", key="c2VjcmV0"),))
-    with RunningBroker([config]) as broker, RunningAdmin(broker, tmp_path) as admin:
-        string_ = admin.connection_string("n").replace("c2VjcmV0", "d3Jvbmc=")
-        with (
-            ServiceBusAdministrationClient.from_connection_string(
-                string_, connection_verify=str(admin.authority), retry_total=0
-            ) as administrator,
-            pytest.raises(HttpResponseError, match="InvalidSignature"),
-        ):
-            administrator.create_queue("q")

@@ -99,14 +99,6 @@ def test_any_of_the_available_sessions_is_the_next(bus: Bus) -> None:
     assert accepted != names
 
 
-def test_waiting_for_a_session_that_does_not_come_times_out(bus: Bus) -> None:
-    with (
-        pytest.raises(OperationTimeoutError),
-        bus.client.get_queue_receiver(bus.entity("sessions"), session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1),
-    ):
-        pass
-
-
 def test_a_late_session_is_granted_to_a_waiting_receiver(bus: Bus) -> None:
     queue = bus.entity("sessions")
     late = threading.Timer(0.5, bus.publish, [queue, messages_of("late")])

@@ -200,27 +200,6 @@ def test_files_that_windows_writes_are_read(tmp_path: Path, encoding: str) -> No
     assert [each.name for each in load_config([file])] == ["süd"]
 
 
-@pytest.mark.parametrize(
-    ("namespace", "problem"),
-    [
-        ({"SharedAccessKeys": [{"Name": "a", "Key": "k"}, {"Name": "A", "Key": "k"}]}, "has two keys named A"),
-        ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s"}, {"Name": "S"}]}]}, "has two subscriptions named S"),
-        ({"Queues": [{"Name": 5}]}, "Queues[0].Name: is a number (expected text)"),
-        ({"Queues": [{"Name": ""}]}, "Queues[0].Name: is missing"),
-        ({"Queues": [{"Name": "new orders"}]}, "Queues[0](new orders): is no name for an entity (expected letters"),
-        (
-            {"Queues": [{"Name": "q", "Properties": {"LockDuration": "1"}}]},
-            "LockDuration: is '1' (expected an ISO 8601",
-        ),
-    ],
-)
-def test_a_mistake_is_reported_once(write: WriteFile, namespace: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | namespace]}})])
-    (found,) = error.value.problems
-    assert problem in str(found)
-
-
 def test_forwarding_to_what_is_not_declared_is_refused_unless_clients_create_it(write: WriteFile) -> None:
     subscription = {"Name": "s", "Properties": {"ForwardTo": "Q", "ForwardDeadLetteredMessagesTo": "dead"}}
     namespace = {
@@ -261,6 +240,7 @@ def test_what_the_emulators_pass_over_is_passed_over(write: WriteFile, text: str
         ('{"UserConfig": /* never ends', "is not JSON"),
         ('{\n// one\n/* two\n*/ "UserConfig": nothing}', "line 4 column 18"),
         ('{"UserConfig": {,}}', "is not JSON"),
+        ('{"UserConfig": {}}', "has no namespace"),
         ('{"UserConfig": {"Namespaces": [{"Name": "n", "Queue": []}]}}', "Queue: unknown key"),
     ],
 )
@@ -309,11 +289,18 @@ def queue(**properties: object) -> dict[str, Any]:
         (rule(FilterType="SqlFilter", SqlFilter={"SqlExpression": "a=1"}), "(there is a SqlFilter: say Sql)"),
         (rule(CorrelationFilter={"To": "x"}), "FilterType: is missing (there is a CorrelationFilter: say Correlation)"),
         ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "a b"}]}]}, "is no name for a subscription"),
+        ({"SharedAccessKeys": [{"Name": "a", "Key": "k"}, {"Name": "A", "Key": "k"}]}, "has two keys named A"),
+        ({"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s"}, {"Name": "S"}]}]}, "has two subscriptions named S"),
+        ({"Queues": [{"Name": 5}]}, "Queues[0].Name: is a number (expected text)"),
+        ({"Queues": [{"Name": ""}]}, "Queues[0].Name: is missing"),
+        ({"Queues": [{"Name": "new orders"}]}, "Queues[0](new orders): is no name for an entity (expected letters"),
+        (
+            {"Queues": [{"Name": "q", "Properties": {"LockDuration": "1"}}]},
+            "LockDuration: is '1' (expected an ISO 8601",
+        ),
     ],
 )
-def test_a_file_is_refused_where_the_administration_refuses(
-    write: WriteFile, namespace: dict[str, Any], problem: str
-) -> None:
+def test_a_mistake_is_reported_once(write: WriteFile, namespace: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | namespace]}})])
     (found,) = error.value.problems
@@ -326,11 +313,6 @@ def test_what_other_tools_write_is_read(write: WriteFile) -> None:
     (found,) = load_config([write({"UserConfig": {"Namespaces": [{"Name": "n"} | queue(**settings)]}})])
     (only,) = found.queues
     assert (only.max_delivery_count, only.default_message_time_to_live, only.user_metadata) == (2**31 - 1, None, "x")
-
-
-def test_a_file_without_namespaces_is_a_mistake(write: WriteFile) -> None:
-    with pytest.raises(ConfigError, match="has no namespace"):
-        load_config([write({"UserConfig": {}})])
 
 
 @pytest.mark.parametrize(
