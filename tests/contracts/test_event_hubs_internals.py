@@ -34,12 +34,14 @@ from azure.eventhub.exceptions import AuthenticationError, EventHubError
 from shared.amqp.sections import DATA, body_parts
 from shared.ends.azure_amqp.encoded_transfer import BATCH
 from shared.ends.batches import encode_batch, envelope_of
+from shared.ends.conditions import Reaction
 from shared.ends.event_hubs.internals import condition_of
 from shared.ends.event_hubs.output import Publisher
-from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing
+from tests.contracts.conditions import ROWS_OF_CONDITIONS, check_is_of
 from tests.contracts.event_hubs_sdk import encoded_batch
 from tests.messages import delivered
 
@@ -157,30 +159,11 @@ def test_an_error_names_its_condition() -> None:
     assert condition_of(OSError("no")) is None
 
 
-@pytest.mark.parametrize(
-    ("condition", "translated"),
-    [
-        (b"amqp:not-allowed", MessageRejected),
-        (b"amqp:decode-error", MessageRejected),
-        (b"amqp:link:message-size-exceeded", MessageRejected),
-        (b"com.microsoft:argument-error", MessageRejected),
-        (b"amqp:not-found", TargetRefused),
-        (b"amqp:unauthorized-access", TargetRefused),
-        (b"amqp:resource-limit-exceeded", TargetRefused),
-        (b"com.microsoft:auth-failed", TargetRefused),
-        (b"com.microsoft:entity-disabled", TargetRefused),
-        (b"com.microsoft:server-busy", TargetUnavailable),
-        (b"com.microsoft:timeout", TargetUnavailable),
-        (b"amqp:internal-error", TargetUnavailable),
-        (b"amqp:connection:forced", TargetUnavailable),
-        (b"amqp:link:detach-forced", TargetUnavailable),
-        (b"com.example:never-heard-of", TargetUnavailable),
-    ],
-)
-def test_what_the_service_answers_is_translated(condition: bytes, translated: type[MessageRejected]) -> None:
-    error = MessageException(condition, description="secret description")
+@pytest.mark.parametrize(("condition", "row"), ROWS_OF_CONDITIONS)
+def test_what_the_service_answers_is_translated(condition: str, row: Reaction) -> None:
+    error = MessageException(condition.encode(), description="secret description")
     answer = Publisher("east/hub", NEVER, is_named=False).translated(error)
-    assert type(answer) is translated
+    check_is_of(answer, row)
     assert answer.__cause__ is error
     assert "east/hub" in str(answer)
     assert "secret" not in str(answer)
@@ -199,9 +182,3 @@ def test_what_the_service_answers_is_translated(condition: bytes, translated: ty
 )
 def test_what_the_sdk_raises_is_translated(error: Any, translated: type[TargetRefused]) -> None:
     assert type(Publisher("east/hub", NEVER, is_named=False).translated(error)) is translated
-
-
-def test_a_busy_service_is_left_alone_for_a_while() -> None:
-    answer = Publisher("east/hub", NEVER, is_named=False).translated(MessageException(b"com.microsoft:server-busy"))
-    assert isinstance(answer, TargetUnavailable)
-    assert answer.retry_after is not None
