@@ -56,7 +56,6 @@ def namespaces() -> list[NamespaceConfig]:
             QueueConfig(name="second", forward_to="third"),
             QueueConfig(name="third", forward_dead_lettered_messages_to="morgue"),
             QueueConfig(name="morgue"),
-            QueueConfig(name="circle", forward_to="circle"),
             QueueConfig(name="premium", max_message_size=2 * 1024 * 1024),
         ),
         topics=tuple(_topics()),

@@ -100,22 +100,6 @@ def remaining(broker: RunningBroker) -> list[str]:
     return [each.content.message_id[2:].decode() for each in stored]
 
 
-REFUSALS = [
-    (Fault(effect=Effect.THROTTLE), exceptions.ServiceBusServerBusyError),
-    (Fault(effect=Effect.DISABLE), exceptions.MessagingEntityDisabledError),
-    (Fault(effect=Effect.REFUSE, condition=errors.NOT_FOUND), exceptions.MessagingEntityNotFoundError),
-]
-
-
-@pytest.mark.parametrize(("fault", "error"), REFUSALS)
-def test_a_refused_attach_raises_the_exception_of_its_condition(
-    client: ServiceBusClient, faults: NamespaceFaults, fault: Fault, error: type[Exception]
-) -> None:
-    faults.add(fault)
-    with pytest.raises(error), client.get_queue_sender(QUEUE) as sender:
-        sender.send_messages(message())
-
-
 def on_sending(**options: Any) -> Fault:
     return Fault(operations=frozenset({Operation.SEND}), **options)
 

@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.exceptions import MessagingEntityNotFoundError, ServiceBusAuthorizationError, ServiceBusError
+from azure.servicebus.exceptions import ServiceBusAuthorizationError, ServiceBusError
 
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import NamespaceConfig, OnDemand, Right, SharedAccessKey
@@ -128,13 +128,3 @@ def test_created_entities_and_their_messages_survive_with_stored_state(tmp_path:
         assert running.counts("west")["orders"].active == 1
         events = running.inspect("hubs", lambda namespace: len(namespace.hub("telemetry").partition("1").events))
         assert events == 1
-
-
-def test_without_the_option_an_unknown_entity_is_an_error() -> None:
-    with (
-        RunningBroker([NamespaceConfig(name="west")]) as running,
-        ServiceBusClient.from_connection_string(running.connection_string("west"), retry_total=0) as client,
-        pytest.raises(MessagingEntityNotFoundError),
-        client.get_queue_sender("orders"),
-    ):
-        pass

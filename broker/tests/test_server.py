@@ -1,6 +1,5 @@
 """The sockets and threads of a broker, and clients that misbehave."""
 
-import datetime as dt
 import socket
 import time
 
@@ -9,12 +8,9 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
-from shared.clock import ManualClock
 
 HEADER = b"AMQP\x00\x01\x00\x00"
-CONFIG = NamespaceConfig(
-    name="n", queues=(QueueConfig(name="q"), QueueConfig(name="old", dead_lettering_on_message_expiration=True))
-)
+CONFIG = NamespaceConfig(name="n", queues=(QueueConfig(name="q"),))
 
 
 def connect(broker: RunningBroker, name: str = "west") -> socket.socket:
@@ -49,20 +45,6 @@ def test_a_stopped_broker_does_not_listen() -> None:
         port = broker.port("n")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=1)
-
-
-def test_a_test_can_set_the_time() -> None:
-    clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-    with RunningBroker([CONFIG], clock) as broker:
-        with (
-            ServiceBusClient.from_connection_string(broker.connection_string("n")) as client,
-            client.get_queue_sender("old") as sender,
-        ):
-            sender.send_messages(ServiceBusMessage("body", time_to_live=dt.timedelta(hours=1)))
-        broker.advance(3599)
-        assert broker.counts("n")["old"].active == 1
-        broker.advance(1)
-        assert (broker.counts("n")["old"].active, broker.counts("n")["old"].dead_lettered) == (0, 1)
 
 
 def test_the_broker_stops_at_once_with_clients_connected() -> None:
