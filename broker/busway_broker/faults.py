@@ -184,7 +184,7 @@ class Fault:
         for key, value in data.items():
             try:
                 values[key] = _read(key, value)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, OverflowError) as error:
                 problems.append(Problem(key, _REASONS.get(type(error), str(error)), _EXPECTED.get(key, _KNOWN)))
         if "effect" not in data:
             problems.append(Problem("effect", "is missing", _EXPECTED["effect"]))

@@ -113,6 +113,7 @@ def test_plain_data_reads_as_the_same_fault(fault: Fault) -> None:
         ({"effect": "delay"}, "delay: is 0.0 seconds"),
         ({"effect": "delay", "delay": float("inf")}, "delay: is inf seconds"),
         ({"effect": "throttle", "delay": float("nan")}, "delay: is nan seconds"),
+        ({"effect": "delay", "delay": 10**400}, "delay: int too large to convert to float"),
         ({"effect": "delay", "delay": 1, "takes_effect": True}, "takes_effect: has no meaning for delay"),
     ],
 )
