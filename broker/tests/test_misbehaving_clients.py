@@ -22,7 +22,7 @@ from busway_broker.socket_peer import SocketPeer
 from busway_broker.thread import RunningBroker
 from shared.amqp import performatives, sasl
 from shared.amqp.codec import plain
-from shared.amqp.fields import compose_list, number_field, symbol_field
+from shared.amqp.fields import compose_list, long_number_field, number_field, symbol_field, text_field
 from shared.amqp.frames import AMQP_HEADER, SASL, SASL_HEADER, compose
 from shared.amqp.sections import data
 
@@ -139,6 +139,14 @@ CONNECTION_ERRORS = {
     "a performative that does not exist": (compose(0, compose_list(0x77, [])), "amqp:not-allowed"),
     "an attach with a number for a name": (
         compose(0, compose_list(performatives.ATTACH, [number_field(1), number_field(1), b"\x41"])),
+        "amqp:decode-error",
+    ),
+    "an attach with a settle mode that does not exist": (
+        compose(0, compose_list(performatives.ATTACH, [text_field("l"), number_field(1), b"\x41", number_field(256)])),
+        "amqp:decode-error",
+    ),
+    "an attach with a handle of 64 bits": (
+        compose(0, compose_list(performatives.ATTACH, [text_field("l"), long_number_field(2**40), b"\x41"])),
         "amqp:decode-error",
     ),
     "a transfer without fields": (compose(0, b"\x00\x53\x14\x45"), "amqp:decode-error"),

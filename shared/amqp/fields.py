@@ -129,12 +129,12 @@ class Fields:
         what = "null" if seen is None else seen.kind if isinstance(seen, Value) else type(seen).__name__
         return ConnectionViolation(DECODE_ERROR, f"{self._name}: field {number} is {what}, expected {expected}")
 
-    def number(self, number: int) -> int | None:
+    def number(self, number: int, most: int = 0xFFFF_FFFF) -> int | None:
         """Return an unsigned number."""
         field = self._field(number)
-        if field is None or (type(field) is int and field >= 0):
+        if field is None or (type(field) is int and 0 <= field <= most):
             return field
-        raise self._wrong(number, "an unsigned number")
+        raise self._wrong(number, f"a number from 0 to {most}")
 
     def required_number(self, number: int) -> int:
         """Return a required unsigned number."""
@@ -174,13 +174,13 @@ class Fields:
     def symbols(self, number: int) -> tuple[str, ...]:
         """Return a field of several symbols, for which a single one may be sent without its array (part 1, 1.4)."""
         field = self._field(number)
-        if field is None:
-            return ()
-        if isinstance(field, str):
-            return (field,)
+        texts: Sequence[object] = () if field is None else (field,)
         if isinstance(field, Value) and isinstance(field.payload, Array):
-            return tuple(item.payload for item in field.payload.items if isinstance(item.payload, str))
-        raise self._wrong(number, "a symbol or an array of symbols")
+            texts = [item.payload for item in field.payload.items]
+        symbols = tuple(text for text in texts if isinstance(text, str) and text.isascii())
+        if len(symbols) < len(texts):
+            raise self._wrong(number, "a symbol or an array of symbols")
+        return symbols
 
     def value(self, number: int) -> Value | None:
         """Return a map, list, array or described value."""

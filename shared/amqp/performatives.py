@@ -133,22 +133,24 @@ class Attach(NamedTuple):
 
 
 _MIXED = 2
+_SECOND = 1
+_LARGEST_SIZE = 2**64 - 1
 
 
 def read_attach(raw: list[Field]) -> Attach:
     """Return an attach."""
     fields = Fields("attach", raw)
-    send_settle_mode = fields.number(3)
+    send_settle_mode = fields.number(3, _MIXED)
     return Attach(
         fields.required_text(0),
         fields.required_number(1),
         fields.flag(2),
         _MIXED if send_settle_mode is None else send_settle_mode,
-        fields.number(4) or 0,
+        fields.number(4, _SECOND) or 0,
         fields.value(5),
         fields.value(6),
         fields.number(9),
-        fields.number(10),
+        fields.number(10, _LARGEST_SIZE),
         fields.symbols(12),
         fields.value(13),
     )

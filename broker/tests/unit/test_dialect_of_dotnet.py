@@ -101,9 +101,12 @@ def test_desired_capability_may_be_one_symbol_or_an_array(desired: Value) -> Non
     assert "last_enqueued_sequence_number" in str(plain(decode_all(split(payload).delivery_annotations)))
 
 
-def test_capabilities_of_another_type_are_an_error() -> None:
+@pytest.mark.parametrize(
+    "desired", [uint(5), string("ü"), array(0x50, [Value(0x50, 5)]), array(0xB1, [Value(0xB1, "ü")])]
+)
+def test_capabilities_of_another_type_are_an_error(desired: Value) -> None:
     peer = opened()
-    assert error_of(peer.say(hub_attach(uint(5))), performatives.CLOSE) == "amqp:decode-error"
+    assert error_of(peer.say(hub_attach(desired)), performatives.CLOSE) == "amqp:decode-error"
 
 
 def test_single_symbols_are_taken_in_every_field_that_may_have_several() -> None:
