@@ -20,9 +20,9 @@ def left_of(granted: int, counted: int, used: int) -> int:
     Return what is left of a window or credit of which this end has used up to number *used*.
 
     The peer had *counted* up to that number when it *granted* it: what was in flight has used some already. That may be
-    more than a peer grants that wants less than before.
+    more than a peer grants that wants less than before; a peer that counts ahead gets the largest credit at most.
     """
-    return max(granted - difference(used, counted), 0)
+    return min(max(granted - difference(used, counted), 0), SERIAL)
 
 
 def numbers_between(first: int, last: int, pending: Collection[int]) -> list[int]:

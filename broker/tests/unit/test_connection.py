@@ -105,6 +105,8 @@ def test_the_largest_window_and_credit_are_taken_as_they_are() -> None:
     peer.send(b"x", b"y")
     heard = peer.say(peer.attach(0, receives=True, address="q"), peer.flow(0, 2**32 - 1))
     assert codes(heard).count(performatives.TRANSFER) == 2
+    ((_, _, fields, _),) = peer.say(peer.flow(0, 2**32 - 1, delivery_count=9, received=2, echo=True))
+    assert fields[5:7] == [2, 2**32 - 1]
 
 
 def test_a_large_message_waits_for_the_window_frame_by_frame() -> None:
