@@ -34,7 +34,7 @@ CONFIG = NamespaceConfig(
 
 
 type Administer = Callable[[Callable[[Administration], object]], object]
-type SetStatus = Callable[[str, EntityStatus], None]
+type Update = Callable[[QueueConfig], None]
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +64,11 @@ def administer(broker: RunningBroker) -> Administer:
 
 
 @pytest.fixture
-def set_status(administer: Administer) -> SetStatus:
-    def set_status(name: str, status: EntityStatus) -> None:
-        administer(lambda admin: admin.update_queue(QueueConfig(name=name, status=status)))
+def update(broker: RunningBroker) -> Update:
+    def update(config: QueueConfig) -> None:
+        broker.inspect("west", lambda west: Administration(west).update(west.queue(config.name), config))
 
-    return set_status
+    return update
 
 
 def test_a_new_queue_exists_at_once_until_it_is_deleted(client: ServiceBusClient, administer: Administer) -> None:
@@ -133,7 +133,7 @@ def test_a_receiver_waiting_for_a_session_ends_when_its_queue_is_deleted(
     ],
 )
 def test_a_disabled_queue_ends_links_and_refuses_new_ones(
-    client: ServiceBusClient, set_status: SetStatus, status: EntityStatus, can_send: bool, can_receive: bool
+    client: ServiceBusClient, update: Update, status: EntityStatus, can_send: bool, can_receive: bool
 ) -> None:
     def expected(can: bool) -> Any:
         return contextlib.nullcontext() if can else pytest.raises(MessagingEntityDisabledError)
@@ -142,7 +142,7 @@ def test_a_disabled_queue_ends_links_and_refuses_new_ones(
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         sender.send_messages(message)
         assert receiver.receive_messages(max_wait_time=2)
-        set_status("orders", status)
+        update(QueueConfig(name="orders", status=status))
         with expected(can_send):
             sender.send_messages(message)
         with expected(can_receive):
@@ -153,15 +153,15 @@ def test_a_disabled_queue_ends_links_and_refuses_new_ones(
         receiver.receive_messages(max_wait_time=0.2)
     with expected(can_receive), client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
         receiver.receive_messages(max_wait_time=0.2)
-    set_status("orders", EntityStatus.ACTIVE)
+    update(QueueConfig(name="orders", status=EntityStatus.ACTIVE))
     with client.get_queue_sender("orders") as sender:
         sender.send_messages(message)
 
 
 def test_scheduling_on_a_disabled_queue_is_refused(
-    client: ServiceBusClient, set_status: SetStatus, broker: RunningBroker
+    client: ServiceBusClient, update: Update, broker: RunningBroker
 ) -> None:
-    set_status("orders", EntityStatus.SEND_DISABLED)
+    update(QueueConfig(name="orders", status=EntityStatus.SEND_DISABLED))
     with pytest.raises(MessagingEntityDisabledError), client.get_queue_sender("orders") as sender:
         sender.schedule_messages(ServiceBusMessage("body"), broker.inspect("west", lambda west: west.clock.now()))
 
@@ -202,12 +202,11 @@ def test_messages_count_against_the_size_wherever_they_are(client: ServiceBusCli
     assert size() == 0
 
 
-def test_a_shorter_lock_duration_holds_for_the_next_message(client: ServiceBusClient, broker: RunningBroker) -> None:
+def test_a_shorter_lock_duration_holds_for_the_next_message(client: ServiceBusClient, update: Update) -> None:
     with client.get_queue_sender("orders") as sender, client.get_queue_receiver("orders") as receiver:
         sender.send_messages([ServiceBusMessage("long"), ServiceBusMessage("short")])
         (long,) = receiver.receive_messages(1, max_wait_time=2)
-        config = QueueConfig(name="orders", lock_duration=dt.timedelta(seconds=1))
-        broker.inspect("west", lambda west: Administration(west).update_queue(config))
+        update(QueueConfig(name="orders", lock_duration=dt.timedelta(seconds=1)))
         (short,) = receiver.receive_messages(1, max_wait_time=2)
         assert short.locked_until_utc is not None
         assert long.locked_until_utc is not None
@@ -262,13 +261,13 @@ def test_a_queue_with_sessions_deletes_itself_while_a_receiver_waits_for_one() -
 
 
 def test_what_a_queue_holds_is_forwarded_when_forwarding_is_set(
-    client: ServiceBusClient, broker: RunningBroker, administer: Administer
+    client: ServiceBusClient, broker: RunningBroker, administer: Administer, update: Update
 ) -> None:
     administer(lambda admin: admin.create_queue(QueueConfig(name="late")))
     with client.get_queue_sender("late") as sender, client.get_queue_receiver("late") as receiver:
         sender.send_messages([ServiceBusMessage(body) for body in ("locked", "first", "second")])
         (locked,) = receiver.receive_messages(1, max_wait_time=2)
-        administer(lambda admin: admin.update_queue(QueueConfig(name="late", forward_to="orders")))
+        update(QueueConfig(name="late", forward_to="orders"))
         assert broker.counts("west")["orders"].active == 2
         receiver.abandon_message(locked)
     with client.get_queue_receiver("orders") as receiver:

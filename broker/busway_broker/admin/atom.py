@@ -161,24 +161,21 @@ class Atom:
                 raise _not_allowed(request)
 
     def _put_queue(self, request: AtomRequest, name: str, description: Element) -> AtomResponse:
-        if request.is_update:
-            present = self._namespace.queue(name).config
-            config = descriptions.read_queue(present.name, description, present)
-            _check_forwarding(request, config)
-            return self._entry(request, self._described(request, self._administration.update_queue(config)))
-        config = descriptions.read_queue(name, description, None)
+        present = self._namespace.queue(name) if request.is_update else None
+        config = descriptions.read_queue(name, description, None if present is None else present.config)
         _check_forwarding(request, config)
-        queue = self._administration.create_queue(config)
-        return self._created(request, self._described(request, queue))
+        if present is None:
+            return self._created(request, self._described(request, self._administration.create_queue(config)))
+        self._administration.update(present, config)
+        return self._entry(request, self._described(request, present))
 
     def _put_topic(self, request: AtomRequest, name: str, description: Element) -> AtomResponse:
-        if request.is_update:
-            present = self._namespace.topic(name).config
-            config = descriptions.read_topic(present.name, description, present)
-            config = replace(config, subscriptions=present.subscriptions)
-            return self._entry(request, self._described(request, self._administration.update_topic(config)))
-        topic = self._administration.create_topic(descriptions.read_topic(name, description, None))
-        return self._created(request, self._described(request, topic))
+        present = self._namespace.topic(name) if request.is_update else None
+        config = descriptions.read_topic(name, description, None if present is None else present.config)
+        if present is None:
+            return self._created(request, self._described(request, self._administration.create_topic(config)))
+        self._administration.update(present, replace(config, subscriptions=present.config.subscriptions))
+        return self._entry(request, self._described(request, present))
 
     def _queue_or_topic(self, name: str) -> Queue | Topic:
         entity = self._namespace.entity(name)
@@ -214,15 +211,12 @@ class Atom:
 
     def _put_subscription(self, request: AtomRequest, topic: str, name: str) -> AtomResponse:
         description = _content(request, "SubscriptionDescription")
-        if request.is_update:
-            present = self._namespace.subscription(topic, name).config
-            config = descriptions.read_subscription(present.name, description, present)
-            _check_forwarding(request, config)
-            config = replace(config, rules=present.rules)
-            subscription = self._administration.update_subscription(topic, config)
-            return self._entry(request, self._subscribed(request, subscription))
-        config = descriptions.read_subscription(name, description, None)
+        present = self._namespace.subscription(topic, name) if request.is_update else None
+        config = descriptions.read_subscription(name, description, None if present is None else present.config)
         _check_forwarding(request, config)
+        if present is not None:
+            self._administration.update(present, replace(config, rules=present.config.rules))
+            return self._entry(request, self._subscribed(request, present))
         first_rule = description.child("DefaultRuleDescription")
         definition = None
         if first_rule is not None:

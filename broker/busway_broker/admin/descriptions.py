@@ -66,29 +66,33 @@ _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioni
 
 def read_queue(name: str, description: Element, present: QueueConfig | None) -> QueueConfig:
     """Return the configuration in a description, which replaces *present*; a Refusal if it is invalid."""
-    return QueueConfig(
-        name=name, authorization_rules=_read_keys(description), **_read(description, QUEUE_FIELDS, present)
-    )
+    values = _read(name, description, QUEUE_FIELDS, present)
+    return QueueConfig(authorization_rules=_read_keys(description), **values)
 
 
 def read_topic(name: str, description: Element, present: TopicConfig | None) -> TopicConfig:
     """Return the configuration in a description, as `read_queue` does."""
-    return TopicConfig(
-        name=name, authorization_rules=_read_keys(description), **_read(description, TOPIC_FIELDS, present)
-    )
+    values = _read(name, description, TOPIC_FIELDS, present)
+    return TopicConfig(authorization_rules=_read_keys(description), **values)
 
 
 def read_subscription(name: str, description: Element, present: SubscriptionConfig | None) -> SubscriptionConfig:
     """Return the configuration in a description, without its rules, as `read_queue` does."""
-    return SubscriptionConfig(name=name, **_read(description, SUBSCRIPTION_FIELDS, present))
+    return SubscriptionConfig(**_read(name, description, SUBSCRIPTION_FIELDS, present))
 
 
-def _read(description: Element, known: tuple[Field, ...], present: object) -> dict[str, Any]:
-    found = _values(description, known)
+def _read(
+    name: str,
+    description: Element,
+    known: tuple[Field, ...],
+    present: QueueConfig | TopicConfig | SubscriptionConfig | None,
+) -> dict[str, Any]:
+    found = {"name": name} | _values(description, known)
     if present is not None:
-        for name in _FIXED:
-            if hasattr(present, name):
-                found.setdefault(name, getattr(present, name))
+        found["name"] = present.name
+        for each in _FIXED:
+            if hasattr(present, each):
+                found.setdefault(each, getattr(present, each))
     return found
 
 

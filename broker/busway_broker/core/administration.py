@@ -11,6 +11,7 @@ reactivate messaging entities".
 """
 
 from dataclasses import replace
+from typing import Protocol
 
 from busway_broker import errors
 from busway_broker.config import (
@@ -25,14 +26,30 @@ from busway_broker.config import (
 )
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.hub import Hub
-from busway_broker.core.namespace import Entity, Namespace, deleted
+from busway_broker.core.namespace import Namespace, deleted
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.times import milliseconds
-from busway_broker.core.usage import FORBIDDEN, disabled
+from busway_broker.core.usage import FORBIDDEN, Times, disabled
 from busway_broker.errors import Refusal
 
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 type _Config = QueueConfig | TopicConfig | SubscriptionConfig
+
+
+class Configured[Config](Protocol):
+    """A queue, a topic or a subscription."""
+
+    config: Config
+    times: Times
+
+    @property
+    def path(self) -> str:
+        """Return the path in the namespace."""
+        ...
+
+    def reconfigure(self, config: Config) -> None:
+        """Apply another configuration from now on."""
+        ...
 
 
 class Administration:
@@ -58,24 +75,21 @@ class Administration:
         self._namespace.watch_idle()
         return topic
 
-    def update_queue(self, config: QueueConfig) -> Queue:
-        """Change the configuration of a queue."""
-        queue = self._namespace.queue(config.name)
-        self._check_update(queue, config)
-        self._check_targets(config)
-        before = queue.config
-        queue.reconfigure(config)
-        self._updated(queue, before, config.name)
-        return queue
-
-    def update_topic(self, config: TopicConfig) -> Topic:
-        """Change the configuration of a topic, not of its subscriptions."""
-        topic = self._namespace.topic(config.name)
-        self._check_update(topic, config)
-        before = topic.config
-        topic.reconfigure(config)
-        self._updated(topic, before, config.name)
-        return topic
+    def update[Config: (QueueConfig, TopicConfig, SubscriptionConfig)](
+        self, entity: Configured[Config], config: Config
+    ) -> None:
+        """Change the configuration of an entity, not of a topic's subscriptions and not the rules of a subscription."""
+        _check_update(entity.config, config)
+        if not isinstance(config, TopicConfig):
+            self._check_targets(config)
+        before = entity.config
+        entity.reconfigure(config)
+        entity.times.updated_at = milliseconds(self._namespace.clock)
+        path, links = entity.path, self._namespace.links
+        links.detach(path.lower(), FORBIDDEN[config.status], disabled(path, config.status))
+        if self._namespace.config.links.updates_detach and not _is_only_larger(before, config):
+            links.end_forced(path.lower())
+        self._namespace.watch_idle()
 
     def delete(self, name: str) -> None:
         """Delete a queue or topic with its contents."""
@@ -93,16 +107,6 @@ class Administration:
         self._check_targets(config)
         subscription = topic.subscribe(config)
         self._namespace.watch_idle()
-        return subscription
-
-    def update_subscription(self, topic_name: str, config: SubscriptionConfig) -> Subscription:
-        """Change the configuration of a subscription, not its rules."""
-        subscription = self._namespace.subscription(topic_name, config.name)
-        self._check_update(subscription, config)
-        self._check_targets(config)
-        before = subscription.config
-        subscription.reconfigure(config)
-        self._updated(subscription, before, subscription.path)
         return subscription
 
     def delete_subscription(self, topic_name: str, name: str) -> None:
@@ -146,22 +150,13 @@ class Administration:
             except Refusal as refusal:
                 raise _bad(f"{config.name}: it cannot forward to '{target}', expected a queue or topic") from refusal
 
-    @staticmethod
-    def _check_update(entity: Entity, config: _Config) -> None:
-        for name in _FIXED:
-            if getattr(config, name, None) != getattr(entity.config, name, None):
-                kind = type(entity).__name__
-                setting = "".join(map(str.capitalize, name.split("_")))
-                raise _bad(f"The value for the {setting} property of an existing {kind} cannot be changed.")
 
-    def _updated(self, entity: Entity, before: _Config, path: str) -> None:
-        entity.times.updated_at = milliseconds(self._namespace.clock)
-        status = entity.config.status
-        links = self._namespace.links
-        links.detach(path.lower(), FORBIDDEN[status], disabled(path, status))
-        if self._namespace.config.links.updates_detach and not _is_only_larger(before, entity.config):
-            links.end_forced(path.lower())
-        self._namespace.watch_idle()
+def _check_update(before: _Config, after: _Config) -> None:
+    for name in _FIXED:
+        if getattr(after, name, None) != getattr(before, name, None):
+            setting = "".join(map(str.capitalize, name.split("_")))
+            kind = type(after).__name__.removesuffix("Config")
+            raise _bad(f"The value for the {setting} property of an existing {kind} cannot be changed.")
 
 
 def _is_only_larger(before: _Config, after: _Config) -> bool:

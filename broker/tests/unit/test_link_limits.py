@@ -197,7 +197,7 @@ def test_a_timer_can_be_cancelled_and_set_again() -> None:
 
 
 def update(peer: Peer, **changes: Any) -> list[Any]:
-    Administration(peer.namespace).update_queue(QueueConfig(name="q", **changes))
+    Administration(peer.namespace).update(peer.namespace.queue("q"), QueueConfig(name="q", **changes))
     return peer.heard()
 
 

@@ -25,8 +25,8 @@ def test_entities_created_changed_and_deleted_at_run_time_stay_so(folder: Storag
     storage = folder.open()
     administration = Administration(storage.namespace)
     administration.create_queue(QueueConfig(name="new", user_metadata="mine"))
-    plain = storage.namespace.queue("plain").config
-    administration.update_queue(replace(plain, lock_duration=dt.timedelta(seconds=7)))
+    plain = storage.namespace.queue("plain")
+    administration.update(plain, replace(plain.config, lock_duration=dt.timedelta(seconds=7)))
     administration.delete("unique")
     administration.delete_subscription("topic", "all")
     administration.create_subscription("topic", SubscriptionConfig(name="added", rules=(RULE,)))

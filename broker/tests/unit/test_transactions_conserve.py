@@ -105,8 +105,8 @@ class World:
                 self.namespace.advance()
             case "disable" | "enable":
                 status = EntityStatus.DISABLED if kind == "disable" else EntityStatus.ACTIVE
-                config = self.namespace.queue("target").config
-                Administration(self.namespace).update_queue(replace(config, status=status))
+                queue = self.namespace.queue("target")
+                Administration(self.namespace).update(queue, replace(queue.config, status=status))
                 if kind == "enable":
                     for each in self.clients:
                         each.sender = each.peer.sender("target")
