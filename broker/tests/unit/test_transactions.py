@@ -47,6 +47,14 @@ def wait(namespace: Namespace, seconds: float) -> None:
     namespace.advance()
 
 
+def received(namespace: Namespace, peer: Controller) -> int:
+    """Let a client receive a message from `source`, which has no other one, and return the number of its delivery."""
+    put(namespace, "source", b"m")
+    _, heard = peer.receiver("source", credit=1)
+    (number,) = deliveries(heard)
+    return number
+
+
 # Commit and rollback
 
 
@@ -82,9 +90,7 @@ def test_nothing_is_there_after_a_rollback(namespace: Namespace, peer: Controlle
 def test_a_message_is_settled_with_the_commit(
     namespace: Namespace, peer: Controller, outcome: Any, answer: int, left: list[list[bytes]]
 ) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source", credit=1)
-    (number,) = deliveries(heard)
+    number = received(namespace, peer)
     transaction = peer.declare()
     assert peer.settle_in(transaction, number, outcome) == State(answer, transaction)
     (message,) = namespace.store("source").messages.values()
@@ -95,9 +101,7 @@ def test_a_message_is_settled_with_the_commit(
 
 
 def test_a_message_can_be_settled_again_on_its_link_after_a_rollback(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
-    (number,) = deliveries(heard)
+    number = received(namespace, peer)
     transaction = peer.declare()
     peer.settle_in(transaction, number)
     peer.discharge(transaction, fail=True)
@@ -107,9 +111,7 @@ def test_a_message_can_be_settled_again_on_its_link_after_a_rollback(namespace: 
 
 
 def test_settling_once_more_after_the_commit_changes_nothing(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
-    (number,) = deliveries(heard)
+    number = received(namespace, peer)
     transaction = peer.declare()
     peer.settle_in(transaction, number)
     peer.discharge(transaction)
@@ -118,9 +120,7 @@ def test_settling_once_more_after_the_commit_changes_nothing(namespace: Namespac
 
 
 def test_a_message_is_settled_once_in_a_transaction(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
-    (number,) = deliveries(heard)
+    number = received(namespace, peer)
     transaction = peer.declare()
     peer.settle_in(transaction, number)
     assert peer.settle_in(transaction, number) == State(REJECTED, transaction, LOCK_LOST)
@@ -159,11 +159,10 @@ def test_a_transaction_ends_with_its_control_link(namespace: Namespace, peer: Co
 
 
 def test_a_transaction_ends_with_its_connection(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
+    number = received(namespace, peer)
     sender = peer.sender("source")
     transaction = peer.declare()
-    peer.settle_in(transaction, deliveries(heard)[0])
+    peer.settle_in(transaction, number)
     peer.send_in(transaction, sender, b"a")
     peer.connection.release()
     assert texts(namespace, "source") == [b"m"]
@@ -192,11 +191,10 @@ def test_a_transaction_is_known_to_its_connection_only(namespace: Namespace, pee
 
 
 def test_nothing_is_sent_or_settled_in_an_unknown_transaction(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
+    number = received(namespace, peer)
     sender = peer.sender("target")
     assert peer.send_in(b"txn", sender, b"a") == State(REJECTED, condition=UNKNOWN)
-    assert peer.settle_in(b"txn", deliveries(heard)[0]) == State(REJECTED, condition=UNKNOWN)
+    assert peer.settle_in(b"txn", number) == State(REJECTED, condition=UNKNOWN)
     assert error_of(peer.transfer_in(b"txn", sender, data(b"b"), settled=True), DETACHED) == UNKNOWN
     assert texts(namespace, "target") == []
     (message,) = namespace.store("source").messages.values()
@@ -207,11 +205,10 @@ def test_nothing_is_sent_or_settled_in_an_unknown_transaction(namespace: Namespa
 
 
 def test_a_lost_lock_fails_the_commit(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source", credit=1)
+    number = received(namespace, peer)
     sender = peer.sender("source")
     transaction = peer.declare()
-    peer.settle_in(transaction, deliveries(heard)[0])
+    peer.settle_in(transaction, number)
     peer.send_in(transaction, sender, b"a")
     wait(namespace, 61)
     assert peer.discharge(transaction) == State(REJECTED, condition=ROLLBACK)
@@ -220,11 +217,10 @@ def test_a_lost_lock_fails_the_commit(namespace: Namespace, peer: Controller) ->
 
 @pytest.mark.parametrize("deleted", ["source", "target"])
 def test_a_deleted_entity_fails_the_commit(namespace: Namespace, spanning: Controller, deleted: str) -> None:
-    put(namespace, "source", b"m")
-    _, heard = spanning.receiver("source")
+    number = received(namespace, spanning)
     sender = spanning.sender("target")
     transaction = spanning.declare()
-    spanning.settle_in(transaction, deliveries(heard)[0])
+    spanning.settle_in(transaction, number)
     spanning.send_in(transaction, sender, b"a")
     Administration(namespace).delete(deleted)
     assert spanning.discharge(transaction).condition == ROLLBACK
@@ -300,12 +296,11 @@ def test_another_message_to_the_coordinator_is_rejected(peer: Controller, payloa
 def test_a_receiver_and_senders_of_several_entities_share_a_transaction(
     namespace: Namespace, spanning: Controller
 ) -> None:
-    put(namespace, "source", b"m")
-    _, heard = spanning.receiver("source")
+    number = received(namespace, spanning)
     target, topic = spanning.sender("target"), spanning.sender("topic")
     for fail in (True, False):
         transaction = spanning.declare()
-        assert spanning.settle_in(transaction, deliveries(heard)[0]) == accepted(transaction)
+        assert spanning.settle_in(transaction, number) == accepted(transaction)
         assert spanning.send_in(transaction, target, b"a") == accepted(transaction)
         assert spanning.send_in(transaction, topic, b"b") == accepted(transaction)
         spanning.discharge(transaction, fail=fail)
@@ -336,14 +331,13 @@ def test_a_topic_and_its_subscriptions_are_one_entity(namespace: Namespace, peer
 
 
 def test_an_entity_transfers_to_another_one(namespace: Namespace, peer: Controller) -> None:
-    put(namespace, "source", b"m")
-    _, heard = peer.receiver("source")
+    number = received(namespace, peer)
     properties = map_([(symbol("com.microsoft:transfer-destination-address"), string("amqp://here/Target"))])
     link = Attach("via", 40, False, 0, 0, terminus(0x28, "me"), terminus(0x29, "source"), 0, None, (), properties)
     (attached, *_) = peer.say(compose(0, performatives.attach(link)))
     assert attached[2][13] == properties
     transaction = peer.declare()
-    peer.settle_in(transaction, deliveries(heard)[0])
+    peer.settle_in(transaction, number)
     assert peer.send_in(transaction, 40, b"a") == accepted(transaction)
     peer.discharge(transaction)
     assert (texts(namespace, "source"), texts(namespace, "target")) == ([], [b"a"])
@@ -354,11 +348,10 @@ def test_an_entity_transfers_to_another_one(namespace: Namespace, peer: Controll
 def test_what_the_target_refuses_goes_to_the_transfer_dead_letter_queue(
     namespace: Namespace, spanning: Controller
 ) -> None:
-    put(namespace, "source", b"m")
-    _, heard = spanning.receiver("source")
+    number = received(namespace, spanning)
     sessions = spanning.sender("s")
     transaction = spanning.declare()
-    spanning.settle_in(transaction, deliveries(heard)[0])
+    spanning.settle_in(transaction, number)
     spanning.send_in(transaction, sessions, b"no session id")
     assert spanning.discharge(transaction) == State(ACCEPTED)
     assert len(namespace.store("source/$transfer/$deadletterqueue").messages) == 1
