@@ -17,6 +17,7 @@ Comments, trailing commas, keys for people and for editors (`//`, `$schema`) and
 passed over, as by the emulators. Any other unknown key is an error, as is one that an object has twice.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -117,7 +118,9 @@ def _parsed(path: Path, problems: list[Problem]) -> object:
             )
         return found
 
-    return read_json(content, checked)
+    document = read_json(content, checked)
+    json.dumps(document, ensure_ascii=False).encode()  # a ValueError for one half of a character
+    return document
 
 
 def _read_document(document: Reader) -> list[NamespaceConfig]:

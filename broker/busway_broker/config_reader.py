@@ -10,6 +10,7 @@ from shared.durations import parse_duration
 from shared.errors import Problem
 
 _MISSING = "?"
+_MOST_DIGITS = 18
 _REMARKS = ("$", "//", "_", "#")
 """How keys begin that files of the emulators have for people and for editors."""
 
@@ -159,7 +160,7 @@ class Reader:
         value = self._rest.pop(key, None)
         if value is None:
             return None
-        if isinstance(value, str) and value.isascii() and value.isdigit():
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool):
             self.problem(f"is {_kind(value)}", "expected a whole number", key)

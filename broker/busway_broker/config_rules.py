@@ -67,10 +67,15 @@ def _read_sql_filter(reader: Reader) -> Filter:
 
 
 def _read_correlation_filter(reader: Reader) -> CorrelationFilter:
-    pairs = reader.mapping("Properties")
+    properties = {}
+    for name, value in reader.mapping("Properties").items():
+        try:
+            properties[name] = _value(value)
+        except ValueError as error:
+            reader.problem(str(error), key=f"Properties.{name}")
     config = CorrelationFilter(
         **{attribute: reader.optional_text(name) for name, attribute in CORRELATION.items()},
-        properties={name: _value(value) for name, value in pairs.items()},
+        properties=properties,
     )
     if config == CorrelationFilter():
         reader.problem(NO_CONDITION, "name at least one property with its value")

@@ -182,6 +182,8 @@ def test_every_problem_of_every_file_is_reported_with_its_path(write: WriteFile,
         (b"[" * 100_000, "is nested too deeply"),
         (b"\xff", "is not JSON: 'utf-8' codec"),
         (b'{"UserConfig": {"Namespaces": [], "Namespaces": [{"Name": "n"}]}}', "an object has Namespaces twice"),
+        (b'{"UserConfig": {"Namespaces": [{"Name": "\\ud800"}]}}', "surrogates not allowed"),
+        (b'{"UserConfig": {"Namespaces": [{"Name": "n", "Port": "' + b"9" * 5_000 + b'"}]}}', "a whole number"),
     ],
 )
 def test_a_file_of_another_kind_is_a_mistake(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -190,7 +192,7 @@ def test_a_file_of_another_kind_is_a_mistake(tmp_path: Path, content: bytes, pro
     with pytest.raises(ConfigError) as error:
         load_config([file])
     assert problem in str(error.value)
-    assert str(error.value).startswith(f"{file}: ")
+    assert str(error.value).startswith(str(file))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -280,6 +282,10 @@ def queue(**properties: object) -> dict[str, Any]:
         (rule(FilterType="Correlation"), "CorrelationFilter: is missing"),
         (rule(FilterType="Correlation", CorrelationFilter={}), "a correlation filter without a condition"),
         (rule(FilterType="Sql"), "SqlFilter: is missing"),
+        (
+            rule(FilterType="Correlation", CorrelationFilter={"To": "x", "Properties": {"n": 2**63}}),
+            "Properties.n: AMQP long: 9223372036854775808 is out of range",
+        ),
         (rule(FilterType="Sql", SqlFilter={}), "SqlExpression: is missing"),
         # The hint names what was meant, not the key to remove.
         (
