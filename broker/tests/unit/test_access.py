@@ -2,10 +2,12 @@
 
 import datetime as dt
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from broker.tests.signatures import signature
 from busway_broker.access import Access, Grant, path_of_resource
 from busway_broker.config import NamespaceConfig, Right, SharedAccessKey
 from busway_broker.config_file import load_config
@@ -16,6 +18,7 @@ from shared.errors import ConfigError
 
 CLOCK = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
 SENDING = frozenset((Right.SEND,))
+OWNER = SharedAccessKey(name="owner", key="k", rights=frozenset((Right.MANAGE,)))
 
 
 def write_config(tmp_path: Path, **namespace: object) -> Path:
@@ -76,11 +79,31 @@ def test_a_namespace_without_keys_asks_nobody() -> None:
 
 
 def test_a_key_that_may_manage_may_do_everything() -> None:
-    key = SharedAccessKey(name="owner", key="k", rights=frozenset((Right.MANAGE,)))
-    access = Access.of(Namespace(NamespaceConfig(name="n", shared_access_keys=(key,)), CLOCK))
+    access = Access.of(Namespace(NamespaceConfig(name="n", shared_access_keys=(OWNER,)), CLOCK))
     assert access is not None
     assert access.by_key("OWNER", "k").rights == frozenset(Right)
     with pytest.raises(Refusal) as caught:
         access.by_key("owner", "\u00e9")
     assert caught.value.condition == AUTH_FAILED
     assert "\u00e9" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        (lambda: signature("sb://localhost/orders", OWNER, seconds=-5), "ExpiredToken"),
+        (lambda: signature("sb://localhost/other", OWNER), "InvalidAudience"),
+        (lambda: signature("sb://localhost/orders", OWNER, secret="wrong"), "InvalidSignature"),
+        (lambda: "SharedAccessSignature sr=x&sig=y&se=99999999999", "MalformedToken"),
+        (lambda: "SharedAccessSignature sr=x&sig=y&se=99999999999&se=never&skn=owner", "MalformedToken"),
+        (lambda: "SharedAccessSignature sr=x&sig=%ff%00\u00e9&se=99999999999&skn=owner", "MalformedToken"),
+        (lambda: "SharedAccessSignature sr=x&sig=%ff%00%c3%a9&se=99999999999&skn=owner", "InvalidSignature"),
+        (lambda: "a.web.token", "InvalidToken"),
+    ],
+)
+def test_a_bad_token_is_refused_with_the_reason(token: Callable[[], str], reason: str) -> None:
+    access = Access.of(Namespace(NamespaceConfig(name="n", shared_access_keys=(OWNER,)), CLOCK))
+    assert access is not None
+    with pytest.raises(Refusal, match=f"{reason}: ") as caught:
+        access.by_signature(token(), "sb://localhost/orders")
+    assert caught.value.condition == AUTH_FAILED
