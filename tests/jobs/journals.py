@@ -162,12 +162,6 @@ def write(root: Path, records: Iterable[tuple[datetime, Record]], name: str = "w
     return sorted(files)
 
 
-def leave_to_spark(path: Path) -> None:
-    """Add an empty line to a journal file: it is no fault, but only Spark's reader knows that."""
-    with path.open("ab") as file:
-        file.write(gzip.compress(b"\n"))
-
-
 LIVES = {
     "expired": timedelta(minutes=61),
     "expired-unsent": timedelta(seconds=2),

@@ -2,19 +2,15 @@
 
 import gzip
 import json
-import random
 import shutil
-import tracemalloc
 from datetime import datetime, timedelta
 from pathlib import Path
-from time import process_time
 
 import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile import __main__ as program
 from busway_reconcile.journal.problems import EMPTY, Problem
-from busway_reconcile.read.gzip_members import whole_members
 from busway_reconcile.reconciliation import conclude
 from busway_reconcile.settings import Settings
 from busway_reconcile.summary import COULD_NOT_DECIDE, TaskSummary
@@ -236,42 +232,6 @@ def test_an_error_of_the_program_is_printed_in_a_sentence(
     places = ["--out", str(tmp_path / "out"), "--staging", str(tmp_path / "staging")]
     assert program.main([*window, *places, *arguments]) == COULD_NOT_DECIDE
     assert text in capsys.readouterr().out
-
-
-def test_the_time_to_read_members_grows_linearly_with_their_number() -> None:
-    member = gzip.compress(random.Random(0).randbytes(7000), 1)
-
-    def seconds(members: int) -> float:
-        content = member * members
-        taken = []
-        for _ in range(3):
-            begun = process_time()
-            assert whole_members(content)[1] is None
-            taken.append(process_time() - begun)
-        return min(taken)
-
-    assert seconds(4000) < 10 * max(seconds(1000), 0.01)
-
-
-def test_a_member_that_is_cut_at_any_byte_is_noticed() -> None:
-    whole = gzip.compress(b'{"a":1}\n') + gzip.compress(b'{"b":2}\n')
-    first = len(gzip.compress(b'{"a":1}\n'))
-    assert whole_members(whole) == ([b'{"a":1}', b'{"b":2}'], None)
-    for cut in range(first + 1, len(whole)):
-        lines, trouble = whole_members(whole[:cut])
-        assert lines == [b'{"a":1}']
-        assert trouble is not None
-
-
-def test_a_member_that_becomes_a_thousand_times_as_many_bytes_is_not_unpacked() -> None:
-    good = gzip.compress(b'{"a":1}\n')
-    tracemalloc.start()
-    lines, trouble = whole_members(good + gzip.compress(bytes(300 << 20), 1) + good)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert lines == [b'{"a":1}']
-    assert trouble == "unreadable after 1 whole members: the next one becomes more than 67108864 bytes"
-    assert peak < 400 << 20
 
 
 @pytest.mark.parametrize("cores", ["0", "-1", "two", ""])

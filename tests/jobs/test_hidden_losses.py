@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
 from tests.jobs.losing import AT, HOUR, MINUTE, SECOND, of_task, running
-from tests.jobs.results import run, verdicts
+from tests.jobs.results import run, table, verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -204,6 +204,18 @@ def send_a_lost_message_again_after_the_tap_ended(folder: Path) -> Plan:
     return {journals.task: {1: "missing", AWAKE + 2: "undecided"}}
 
 
+def see_a_copy_without_its_partition(folder: Path) -> Plan:
+    """Write messages of two partitions with one number and time, of which the tap at the target saw one."""
+    journals = running(of_task("from-hub"), is_seen=True)
+    for part in (0, 1):
+        same: Record = {"src_part": part, "message_id": f"of-{part}", "instance": f"wn-{part}"}
+        journals.received(1, AT, AT, **same)
+        journals.outcome(1, AT + SECOND, **same)
+    journals.arrived_tap(1, AT, AT + SECOND, src_part=None, message_id="of-1")
+    journals.write(folder)
+    return {journals.task: {1: "missing"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -219,6 +231,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     use_numbers_again,
     answer_the_last_message_late,
     send_a_lost_message_again_after_the_tap_ended,
+    see_a_copy_without_its_partition,
 )
 
 
@@ -229,6 +242,7 @@ def test_a_loss_that_other_records_seem_to_explain_is_found(spark: SparkSession,
         plan |= write(tmp_path / "journal")
     result = run(spark, tmp_path)
     assert verdicts(result) == {(task, seq): verdict for task, one in plan.items() for seq, verdict in one.items()}
+    assert [row["src_part"] for row in table(result, "missing") if row["task"] == "from-hub"] == [0]
     [again] = [task for task in result.summary.tasks if task.task == "numbers-again"]
     assert 400 < again.lag_milliseconds["p50"] < 600
     assert again.lag_milliseconds["max"] < 1_100

@@ -60,6 +60,10 @@ class Storage:
         where, system = self._at(path)
         return bool(system.exists(where))
 
+    def is_local(self, path: str) -> bool:
+        """Return whether *path* is on this machine."""
+        return bool(self._at(path)[1].getScheme() == "file")
+
     def delete(self, path: str) -> None:
         """Remove *path* with all below it, if it exists."""
         where, system = self._at(path)

@@ -1,14 +1,15 @@
 """Coverage: which task or tap wrote how many records of an hour, and when the first and the last."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import is_unnumbered, micros, needs_match
+from busway_reconcile.journal.problems import Problem
 
 KEYS = ("task", "src_site", "src_entity", "src_part", "role", "observer", "tap", "target", "peek", "outcome")
 
@@ -32,7 +33,19 @@ microseconds since 1970.
 """
 
 
-def coverage(records: DataFrame) -> dict[str, list[dict[str, Any]]]:
+Coverage = dict[str, list[dict[str, Any]]]
+"""Rows of COVERAGE by hour."""
+
+
+class Written(NamedTuple):
+    """The number of records that were written, their coverage, and the problems of the files that they are from."""
+
+    records: int
+    coverage: Coverage
+    problems: Sequence[Problem]
+
+
+def coverage(records: DataFrame) -> Coverage:
     """Return the rows of coverage of compacted *records* by hour: as many as tasks, targets and outcomes."""
     at = micros("journal_time")
     is_finished = F.col("outcome").isin(*FINISHING) & (F.col("observer") == "task")

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from busway_reconcile.compact.attempt import ToRecords, attempted_records, write_attempt
+from busway_reconcile.compact.attempt import attempted_records, write_attempt
 from busway_reconcile.compact.coverage import coverage, total
-from busway_reconcile.compact.records import RECORDS, CompactionFailed, compact_records, read_records, verify_content
+from busway_reconcile.compact.records import RECORDS, CompactionFailed, read_records, verify_content
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.problems import Problem
+from busway_reconcile.read.by_workers import read_by_workers
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
-from busway_reconcile.read.records import parse_files
 from busway_reconcile.storage import Storage, StoredFile
 
 VERSION = 6
@@ -29,8 +29,6 @@ VERSION = 6
 
 _ABANDONED_AFTER = timedelta(days=1)
 """An attempt without a write for this long was killed."""
-_OLD_TABLES = ("loose", "digests", "sessions", "behind", "lags", "coverage")
-"""Tables that earlier versions kept beside the records."""
 
 
 class Hour(NamedTuple):
@@ -54,7 +52,6 @@ def compact_hours(
     now: datetime,
     hours: Iterable[str],
     frozen: Mapping[str, Collection[StoredFile]] | None = None,
-    to_records: ToRecords = compact_records,
 ) -> dict[str, Hour]:
     """
     Compact the *hours* that are not compacted yet or whose raw files have changed since; return all of *hours*.
@@ -86,7 +83,7 @@ def compact_hours(
             )
     if missing:
         _delete_abandoned(storage, folder, now)
-        found |= _compact(spark, storage, missing, folder, now, among=files, to_records=to_records)
+        found |= _compact(spark, storage, missing, folder, now, among=files)
     return {hour: found[hour] for hour in sorted(found)}
 
 
@@ -99,8 +96,6 @@ def update_coverage(spark: SparkSession, storage: Storage, folder: str, hours: I
     for hour in old:
         found[hour.hour] = hour._replace(version=VERSION, coverage=tuple(covered.get(hour.hour, ())))
         _write_marker(storage, folder, found[hour.hour])
-        for table in _OLD_TABLES:
-            storage.delete(f"{folder}/{table}/landed={hour.hour}")
     return found
 
 
@@ -123,10 +118,11 @@ def deletable_raw(spark: SparkSession, journal: str, folder: str, hours: Iterabl
 
 
 def _verify(spark: SparkSession, files: Sequence[JournalFile], folder: str, hour: str) -> None:
-    parsed = parse_files(spark, [file.file.path for file in files if file.file.size], [])
-    kept = read_records(spark, f"{folder}/{RECORDS}", [hour])
-    empty = spark.createDataFrame([], schema.compacted())
-    verify_content(parsed.where("trouble is null"), empty if kept is None else kept)
+    paths = [file.file.path for file in files if file.file.size]
+    if paths:
+        kept = read_records(spark, f"{folder}/{RECORDS}", [hour])
+        empty = spark.createDataFrame([], schema.compacted())
+        verify_content(read_by_workers(spark, paths).where("trouble is null"), empty if kept is None else kept)
 
 
 def _compact(
@@ -137,12 +133,11 @@ def _compact(
     now: datetime,
     *,
     among: Sequence[JournalFile],
-    to_records: ToRecords,
 ) -> dict[str, Hour]:
     files = [file for hour in raw.values() for file in hour]
     attempt = f"{folder}/attempt-{uuid.uuid4().hex}"
     try:
-        written = write_attempt(spark, storage, files, attempt, among=among, to_records=to_records)
+        written = write_attempt(spark, storage, files, attempt, among=among)
         made = {
             hour: Hour(
                 hour,

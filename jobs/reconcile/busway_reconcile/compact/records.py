@@ -2,16 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
-from pyspark.sql.types import StringType, TimestampType
 
 from busway_reconcile.journal import schema
-from busway_reconcile.journal.columns import checksum
 from busway_reconcile.storage import Storage
 
-RECORDS, TROUBLES = "records", "troubles"
-"""What a parsed line is: a record or an invalid line."""
+RECORDS = "records"
+"""The folder of the compacted records."""
 
 DISTINCT = ("src_seq", "enqueued_time", "journal_time", "message_id", "body_digest", "property_digest", "check")
 """Fields with values that are hardly ever equal."""
@@ -25,22 +23,6 @@ MATCHED = ("src_part", "src_seq", "enqueued_time")
 
 class CompactionFailed(Exception):
     """The compacted records differ from the raw ones; nothing was committed and no raw file changed."""
-
-
-def compact_records(parsed: DataFrame) -> DataFrame:
-    """
-    Return parsed lines in the types of compacted records; nothing is added and nothing left out.
-
-    Shape:   PARSED in; schema.COMPACTED, `path` and `trouble` of invalid lines, and their `kind` out.
-    """
-    times = {name: F.timestamp_micros(F.col(name)) for name in schema.TIMES}
-    is_record = F.col("trouble").isNull()
-    return parsed.withColumns({**times, "check": checksum()}).select(
-        *schema.COMPACTED,
-        "path",
-        "trouble",
-        F.when(is_record, RECORDS).otherwise(TROUBLES).alias("kind"),
-    )
 
 
 def read_records(spark: SparkSession, folder: str, hours: Iterable[str]) -> DataFrame | None:
@@ -86,26 +68,13 @@ class CompactedRecords:
         return self._read[wanted]
 
 
-def verify_content(good: DataFrame, kept: DataFrame) -> None:
-    """Raise CompactionFailed unless each record in *good*, parsed lines, is in *kept* with all its content."""
-    due, there = (
-        frame.select("landed", F.xxhash64(*_contents(frame)).alias("content")).distinct() for frame in (good, kept)
-    )
-    lost = due.join(there, ["landed", "content"], "left_anti").groupBy("landed").count().orderBy("landed").head()
+def verify_content(due: DataFrame, kept: DataFrame) -> None:
+    """Raise CompactionFailed unless each record in *due*, of raw files, is in *kept* with all its content."""
+    is_task = F.col("observer") == "task"
+    content = F.xxhash64(*(F.when(is_task, F.col(name)) if name in MATCHED else F.col(name) for name in schema.FIELDS))
+    raw, there = (frame.select("landed", content.alias("content")).distinct() for frame in (due, kept))
+    lost = raw.join(there, ["landed", "content"], "left_anti").groupBy("landed").count().orderBy("landed").head()
     if lost is not None:
         raise CompactionFailed(
             f"{lost['landed']}: {lost['count']} records of the raw files are not among the compacted ones, expected all"
         )
-
-
-def _contents(frame: DataFrame) -> list[Column]:
-    """Return the columns that compaction does not change, in a form that raw and compacted records share."""
-    found = []
-    is_task = F.col("observer") == "task"
-    for name in schema.FIELDS:
-        is_time = isinstance(frame.schema[name].dataType, TimestampType)
-        column = F.unix_micros(name) if is_time else F.col(name)
-        if name == "check" and isinstance(frame.schema[name].dataType, StringType):
-            column = checksum()
-        found.append(F.when(is_task, column) if name in MATCHED else column)
-    return found

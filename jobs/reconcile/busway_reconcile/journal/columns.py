@@ -85,14 +85,3 @@ def is_round_trip() -> Column:
     return F.when(has_left, F.coalesce(again, F.lit(False)) | F.coalesce(seen_there, F.lit(False))).otherwise(
         F.lit(False)
     )
-
-
-def checksum() -> Column:
-    """Return the 64 bits over body and properties of a raw record: its `check`, or computed from its digests."""
-    given = F.conv("check", 16, -10).cast("bigint")
-    computed = (
-        F.conv(F.substring("body_digest", 1, 16), 16, -10)
-        .cast("bigint")
-        .bitwiseXOR(F.coalesce(F.conv("property_digest", 16, -10).cast("bigint"), F.lit(0)))
-    )
-    return F.coalesce(given, computed)

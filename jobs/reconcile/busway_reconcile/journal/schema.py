@@ -94,11 +94,6 @@ GAP = "gap"
 OUTCOMES = ("received", "sent", "retry", "seen", GAP, *WITHHELD)
 
 
-def raw() -> StructType:
-    """Return the schema of a line of a raw journal."""
-    return StructType([StructField(name, kind) for name, kind in FIELDS.items()])
-
-
 def compacted() -> StructType:
     """Return the schema of a compacted record; `landed` is the hour (UTC) in which it was written."""
     kinds = {name: TimestampType() if name in TIMES else kind for name, kind in FIELDS.items()}

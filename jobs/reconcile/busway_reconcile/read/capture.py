@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from busway_reconcile.journal.hours import hour_of, start_of
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.capture_gaps import Captured
-from busway_reconcile.read.gzip_members import whole_members
+from busway_reconcile.read.gzip_members import Torn, texts_of
 
 SUFFIX = ".avro"
 CAPTURED = "captured"
@@ -57,7 +57,7 @@ class Kept(NamedTuple):
     def from_json(cls, content: str) -> "Kept":
         """Return what a file holds."""
         captured, problems = json.loads(content)
-        return cls(Captured.from_list(captured), [Problem.from_list(problem) for problem in problems])
+        return cls(Captured(*captured), [Problem.from_list(problem) for problem in problems])
 
 
 def convert(content: bytes, where: str) -> Converted:
@@ -70,11 +70,7 @@ def convert(content: bytes, where: str) -> Converted:
     troubles: dict[str, int] = defaultdict(int)
     numbers: list[int] = []
     for body in _bodies(content, troubles, numbers):
-        members = _members(body)
-        lines, trouble = whole_members(members) if members is not None else ([], "no gzip members")
-        if trouble is not None:
-            troubles["events that are not from a journal"] += 1
-        for line in lines:
+        for line in _lines(body, troubles):
             side = _side(line)
             if side is None:
                 troubles["lines that are not journal records"] += 1
@@ -111,14 +107,13 @@ def _bodies(content: bytes, troubles: dict[str, int], numbers: list[int]) -> Ite
         troubles[f"torn: {type(error).__name__}; the events before it were read"] += 1
 
 
-def _members(body: bytes) -> bytes | None:
-    if body.startswith(_GZIP):
-        return body
+def _lines(body: bytes, troubles: dict[str, int]) -> Iterator[bytes]:
     try:
-        decoded = base64.b64decode(body, validate=True)
-    except binascii.Error:
-        return None
-    return decoded if decoded.startswith(_GZIP) else None
+        members = body if body.startswith(_GZIP) else base64.b64decode(body, validate=True)
+        for text in texts_of(members):
+            yield from filter(None, text.split(b"\n"))
+    except (binascii.Error, Torn):
+        troubles["events that are not from a journal"] += 1
 
 
 def _side(line: bytes) -> _Side | None:

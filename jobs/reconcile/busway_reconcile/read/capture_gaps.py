@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from busway_reconcile.journal.hours import hours_between
 from busway_reconcile.journal.problems import Problem
@@ -25,11 +25,6 @@ class Captured(NamedTuple):
     where: str
     first: int | None
     last: int | None
-
-    @classmethod
-    def from_list(cls, values: Iterable[Any]) -> "Captured":
-        """Return the file that JSON holds as the list *values*."""
-        return cls(*values)
 
 
 def not_captured(files: Iterable[Captured], until: datetime) -> list[Problem]:
