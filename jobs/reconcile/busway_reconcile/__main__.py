@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         window = _window(options, now)
     except ValueError as error:
-        _print(f"reconcile: {error}")
+        say(f"reconcile: {error}")
         return COULD_NOT_DECIDE
     settings = Settings(
         grace=timedelta(minutes=options.grace_minutes),
@@ -62,10 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             codes.append(_reconcile(spark, journal, each, options, now=now, settings=settings))
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings here
         traceback.print_exc()
-        _print(f"reconcile: could not reconcile {current}: {_sentence(error)}")
+        say(f"reconcile: could not reconcile {current}: {_sentence(error)}")
         return COULD_NOT_DECIDE
     if not codes:
-        _print(f"all closed hours until {window.end:%Y-%m-%d %H:%M} are reconciled")
+        say(f"all closed hours until {window.end:%Y-%m-%d %H:%M} are reconciled")
     return next((code for code in (FOUND, COULD_NOT_DECIDE) if code in codes), CLEAN)
 
 
@@ -86,8 +86,7 @@ def _reconcile(
         window=window,
         now=now,
         settings=settings,
-        progress=_print,
-        explains=options.explain,
+        progress=say,
     )
     has_losses = any(result.summary.counts.get(verdict) for verdict in REPAIRABLE)
     manifest = write_manifest(spark, result.summary, options.out) if has_losses else None
@@ -96,8 +95,8 @@ def _reconcile(
         write_delta(spark, result.summary, options.out, options.delta)
     _print_result(result)
     if manifest is not None:
-        _print(f"manifest for busway repair: {_path(manifest)}")
-    _print(f"page: {_path(page)}")
+        say(f"manifest for busway repair: {_path(manifest)}")
+    say(f"page: {_path(page)}")
     return result.exit_code
 
 
@@ -156,7 +155,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="also write the tables of the run into the Delta tables below this folder or abfss address",
     )
-    parser.add_argument("--explain", action="store_true", help="print the plans of Spark for the large steps")
     parser.add_argument("--memory", default="4g", help="memory of a local session")
     parser.add_argument("--cores", default="2", type=_cores, help="cores of a local session; * for all cores")
     parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)
@@ -201,8 +199,8 @@ def _readable_by_spark(journal: str, staging: Path, hours: Sequence[str]) -> str
 
     client, prefix = container(journal, os.environ.get(CONNECTION_SETTING))
     with client:
-        count = stage(client, prefix, staging, hours=hours, progress=_print)
-    _print(f"downloaded {count} journal files to {staging}")
+        count = stage(client, prefix, staging, hours=hours, progress=say)
+    say(f"downloaded {count} journal files to {staging}")
     return str(staging)
 
 
@@ -221,12 +219,12 @@ def _session(options: argparse.Namespace, journal: str, window: Window) -> Spark
 
 def _print_result(result: Result) -> None:
     summary = result.summary
-    _print(f"{summary.run}: {summary.verdict}. {summary.sentence}")
+    say(f"{summary.run}: {summary.verdict}. {summary.sentence}")
     for task in summary.tasks:
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in task.verdicts.items())
-        _print(f"  {task.task} (evidence: {task.evidence}): {counts or 'no messages'}")
+        say(f"  {task.task} (evidence: {task.evidence}): {counts or 'no messages'}")
     for problem in summary.problems:
-        _print(f"  {problem['kind']}: {problem['where']}: {problem['text']}")
+        say(f"  {problem['kind']}: {problem['where']}: {problem['text']}")
 
 
 def _path(address: str) -> str:
@@ -234,7 +232,8 @@ def _path(address: str) -> str:
     return address.removeprefix("file:") if address.startswith("file:/") else address
 
 
-def _print(text: str) -> None:
+def say(text: str) -> None:
+    """Print *text*."""
     # Spark writes its log to standard error.
     # Names come from the journal, which others may write.
     shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -21,7 +21,7 @@ from pathlib import Path
 from azure.core.exceptions import AzureError, ResourceNotFoundError
 from azure.storage.blob import BlobProperties, ContainerClient
 
-from busway_reconcile.__main__ import CONNECTION_SETTING, main
+from busway_reconcile.__main__ import CONNECTION_SETTING, main, say
 from busway_reconcile.journal.address import ADDRESS_FILE
 from busway_reconcile.journal.hours import hour_of, hours_between
 from busway_reconcile.lease import leased
@@ -65,8 +65,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             of_journal, prefix_of_journal = container(options.journal, connection)
             with of_journal:
                 hours = [*hours_between(oldest, window.end), *future_hours(now)]
-                count = stage(of_journal, prefix_of_journal, journal, hours=hours, progress=_print)
-            _print(f"downloaded {count} journal files")
+                count = stage(of_journal, prefix_of_journal, journal, hours=hours, progress=say)
+            say(f"downloaded {count} journal files")
             results = Results(client, prefix, out)
             results.download(hour_of(earliest), without=None if options.hourly else window.run)
             where = ["--journal", str(journal), "--out", str(out), "--cores", "*", "--now", now.isoformat()]
@@ -75,17 +75,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 _is_counted(out, window.end) if options.hourly else (out / "runs" / window.run / SUMMARY).is_file()
             )
             if not is_done and not options.hourly:
-                _print(f"reconcile: {what} has no summary; nothing is published")
+                say(f"reconcile: {what} has no summary; nothing is published")
                 return FAILED
             check()
             results.publish()
     except OSError as error:
-        _print(f"reconcile: could not reconcile {what}: {error}")
+        say(f"reconcile: could not reconcile {what}: {error}")
         return FAILED
     if not is_done:
-        _print("reconcile: not all closed hours have a summary; the others are published")
+        say("reconcile: not all closed hours have a summary; the others are published")
         return FAILED
-    _print(f"published: {'the closed hours' if options.hourly else f'runs/{window.run}'}")
+    say(f"published: {'the closed hours' if options.hourly else f'runs/{window.run}'}")
     return PUBLISHED
 
 
@@ -95,7 +95,7 @@ def _report_silence(client: ContainerClient, prefix: str, now: datetime) -> None
     except AzureError as error:
         raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
     if text is not None:
-        _print(f"reconcile: {text}")
+        say(f"reconcile: {text}")
 
 
 def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
@@ -118,7 +118,7 @@ def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
 @contextmanager
 def _leased(client: ContainerClient, prefix: str) -> Iterator[Callable[[], None]]:
     try:
-        with leased(client, prefix, _print) as check:
+        with leased(client, prefix, say) as check:
             yield check
     except AzureError as error:
         raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
@@ -256,13 +256,6 @@ def _parser() -> argparse.ArgumentParser:
     # A run remembers the addresses of its journal files: the folder must be the same every night.
     parser.add_argument("--work", type=Path, default=Path("/tmp/busway"), help="folder for the downloaded files")  # noqa: S108
     return parser
-
-
-def _print(text: str) -> None:
-    # Names come from the journal, which others may write.
-    shown = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-    sys.stdout.write(f"{shown}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

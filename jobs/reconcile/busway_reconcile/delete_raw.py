@@ -18,12 +18,12 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from busway_reconcile.__main__ import CONNECTION_SETTING, say
 from busway_reconcile.compact.hours import compacted_hours, deletable_raw
 from busway_reconcile.read.files import JournalFile
 from busway_reconcile.session import QUICK_START, configure, local_session
 from busway_reconcile.storage import Storage
 
-CONNECTION_SETTING = "BUSWAY_JOURNAL_STORAGE"
 _COULD_NOT = 2
 
 
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program with command-line *arguments* and return its exit code."""
     options = _parser().parse_args(arguments)
     if options.before >= datetime.now(UTC).date():
-        _print(f"delete-raw: --before {options.before} is not over, expected a day before today")
+        say(f"delete-raw: --before {options.before} is not over, expected a day before today")
         return _COULD_NOT
     try:
         _run(options)
     except Exception as error:  # noqa: BLE001 - Python's exit code for an exception, 1, means findings elsewhere
         traceback.print_exc()
-        _print(f"delete-raw: {type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}")
+        say(f"delete-raw: {type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}")
         return _COULD_NOT
     return 0
 
@@ -55,7 +55,7 @@ def _run(options: argparse.Namespace) -> None:
     compacted = f"{storage.absolute(options.out)}/compacted"
     hours = sorted(hour for hour in compacted_hours(storage, compacted) if hour < options.before.isoformat())
     if not hours:
-        _print(f"no hour before {options.before} is compacted in {options.out}: run busway reconcile for its day first")
+        say(f"no hour before {options.before} is compacted in {options.out}: run busway reconcile for its day first")
         return
     journal = _journal(options.journal, Path(options.staging), hours)
     by_day: dict[str, list[JournalFile]] = defaultdict(list)
@@ -68,12 +68,12 @@ def _run(options: argparse.Namespace) -> None:
             storage.delete(file.file.path)
         by_day[file.hour[:10]].append(file)
     for day, files in sorted(by_day.items()):
-        _print(f"{day}: {_amount(files)}")
+        say(f"{day}: {_amount(files)}")
     every = [file for files in by_day.values() for file in files]
     verb = "deleted" if options.yes else "would be deleted; nothing was changed, --yes does it"
-    _print(f"{_amount(every)} {verb}")
+    say(f"{_amount(every)} {verb}")
     if changed:
-        _print(f"{changed} files stay: they have changed since they were downloaded")
+        say(f"{changed} files stay: they have changed since they were downloaded")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,7 +96,7 @@ def _journal(journal: str, staging: Path, hours: Sequence[str]) -> _Journal:
     from busway_reconcile.read.staging import container, delete_unchanged, stage  # noqa: PLC0415
 
     client, prefix = container(journal, os.environ.get(CONNECTION_SETTING))
-    stage(client, prefix, staging, hours=hours, progress=_print)
+    stage(client, prefix, staging, hours=hours, progress=say)
     return _Journal(str(staging), lambda each: delete_unchanged(client, prefix, each.state.path, each.file))
 
 
@@ -109,11 +109,6 @@ def _session(options: argparse.Namespace) -> SparkSession:
 def _amount(files: Sequence[JournalFile]) -> str:
     hours = len({file.hour for file in files})
     return f"{len(files):,} files of {hours:,} hours, {sum(file.file.size for file in files) / 1e6:,.1f} MB"
-
-
-def _print(text: str) -> None:
-    sys.stdout.write("".join(each if each.isprintable() else ascii(each)[1:-1] for each in text) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

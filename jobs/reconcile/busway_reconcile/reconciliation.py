@@ -15,14 +15,15 @@ from busway_reconcile.compact.inputs import compact_inputs
 from busway_reconcile.compact.records import CompactedRecords, current_name, rename_tasks
 from busway_reconcile.journal.hours import hour_of
 from busway_reconcile.journal.problems import EMPTY, Problem
-from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.cache import keeping
 from busway_reconcile.judge.gaps import damaged_hours
+from busway_reconcile.judge.judge import Tasks
 from busway_reconcile.judge.selection import Hours, last_enqueued
 from busway_reconcile.judge.tap_periods import earlier_periods, observed_periods
 from busway_reconcile.judge.task_history import task_history
 from busway_reconcile.judge.tasks import TaskActivity
 from busway_reconcile.judge.verdicts import FINDINGS, OPEN, UNDECIDED
-from busway_reconcile.judge.window import Tasks, judge_window
+from busway_reconcile.judge.window import judge_window
 from busway_reconcile.read.previous_run import find_previous_run, read_open
 from busway_reconcile.read.window import closed_hours, counted_until
 from busway_reconcile.report.figures import count, summarize_tasks
@@ -55,14 +56,12 @@ def reconcile(
     now: datetime,
     settings: Settings | None = None,
     progress: Callable[[str], None] = lambda _: None,
-    explains: bool = False,
 ) -> Result:
     """
     Give every message that *journal* has in *window* a verdict, and write the results below *out*.
 
     Shape:   *journal* is a folder with task=…/date=…/hour=…/role=… below it, as Spark reads it (path or abfss address);
-             *now* decides which hours are over; *explains* prints Spark's plans. Tables: `Result.tables`, one folder of
-             Parquet files each.
+             *now* decides which hours are over. Tables: `Result.tables`, one folder of Parquet files each.
     Raises:  CompactionFailed if the compacted records differ from the raw ones, WrongJournal.
     """
     storage = Storage(configure(spark))
@@ -94,7 +93,7 @@ def reconcile(
         for hour in before_window
         for row in inputs.hours[hour].coverage
     ]
-    with Cache(explains=explains) as cache:
+    with keeping() as keep:
         judged = judge_window(
             CompactedRecords(spark, run.compacted, history.renamed),
             Hours(hours, before_window, inputs.changed_before, damaged),
@@ -105,7 +104,7 @@ def reconcile(
             start=window.start,
             end=end,
             settings=run.settings,
-            cache=cache,
+            keep=keep,
             progress=progress,
         )
         # Report

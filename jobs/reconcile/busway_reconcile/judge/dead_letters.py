@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal.columns import micros, stream
-from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.cache import cut
 
 EXPIRED = "TTLExpiredException"
 """The reason that Service Bus gives to a dead letter whose time to live ended."""
@@ -16,7 +16,7 @@ _LETTER = ("src_entity", "number", "since")
 
 
 def mark_dead_letters(
-    messages: DataFrame, loose: DataFrame | None, before: Callable[[int], DataFrame | None], cache: Cache
+    messages: DataFrame, loose: DataFrame | None, before: Callable[[int], DataFrame | None]
 ) -> DataFrame:
     """
     Return *messages* with `is_spilled` and `is_expired_letter`: whether a dead letter is this message.
@@ -29,7 +29,7 @@ def mark_dead_letters(
     """
     if loose is None:
         return messages.withColumns({"is_spilled": F.lit(False), "is_expired_letter": F.lit(False)})
-    letters = _letters(loose, before, cache)
+    letters = _letters(loose, before)
     named = messages.withColumns({"entity": F.lower("src_entity"), "named": F.coalesce("message_id", F.lit(""))}).join(
         F.broadcast(letters), list(_MESSAGE), "left"
     )
@@ -82,9 +82,9 @@ def _none() -> Column:
     return F.filter("letters", lambda _: F.lit(False))
 
 
-def _letters(loose: DataFrame, before: Callable[[int], DataFrame | None], cache: Cache) -> DataFrame:
+def _letters(loose: DataFrame, before: Callable[[int], DataFrame | None]) -> DataFrame:
     """Return the dead letters, each once, as one row for each entity, id and body."""
-    each = cache.cut(_each_letter(loose))
+    each = cut(_each_letter(loose))
     first = each.where("time is null").agg(F.min("since")).collect()[0][0]
     known = None if first is None else before(first)
     if known is not None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import micros_of
-from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.cache import cut
 from busway_reconcile.judge.dead_letters import mark_dead_letters
 from busway_reconcile.judge.messages import MESSAGE, one_row_per_message
 from busway_reconcile.judge.paths import mark_paths
@@ -21,36 +21,37 @@ from busway_reconcile.judge.verdicts import CONTEXT, with_verdict
 from busway_reconcile.settings import Settings
 
 
-class Evidence(NamedTuple):
-    """The records of the window and of hours before it, the rows of COVERAGE of each, and the tasks' activity."""
+class Tasks(NamedTuple):
+    """The tasks of a window: their activity, coverage and tap periods, and the tasks of the previous run."""
 
-    observed: DataFrame | None
-    letters_before: Callable[[int], DataFrame | None]
-    """Returns the records of the hours before the window, from a time on, that have dead letters."""
-    coverage: Sequence[Mapping[str, Any]]
-    coverage_before: Sequence[Mapping[str, Any]]
-    tasks: Mapping[str, TaskActivity]
+    active: Mapping[str, TaskActivity]
+    coverage: Sequence[dict[str, Any]]
+    coverage_before: Sequence[dict[str, Any]]
+    """The coverage of the compacted hours before the window."""
+    periods: Periods
+    earlier: Sequence[TaskActivity]
 
 
 def judge(
     records: DataFrame,
     loose: DataFrame | None,
-    evidence: Evidence,
-    periods: Periods,
+    observed: DataFrame | None,
+    tasks: Tasks,
+    letters_before: Callable[[int], DataFrame | None],
     *,
     unreliable: Mapping[str, Mapping[str, set[str]]],
     end: datetime,
     settings: Settings,
-    cache: Cache,
 ) -> DataFrame:
     """
     Return one row with its verdict for each message of *records*.
 
-    Shape:   KEYED *records*, the table *loose* of the window, and *unreliable* as unreliable_hours() returns it, in;
-             JUDGED out.
+    Shape:   KEYED *records*, the table *loose* of the window, all records *observed* in it and in hours before it, and
+             *unreliable* as unreliable_hours() returns it, in; *letters_before* returns the records of the hours
+             before the window, from a time on, that have dead letters. JUDGED out.
     """
     is_before, is_after = F.lit(False), F.lit(False)
-    for task, target, period in each_period(periods):
+    for task, target, period in each_period(tasks.periods):
         of_task = F.col("task") == task
         is_before = is_before | (of_task & _has_part_sent(target, operator.lt, micros_of(period.since)))
         if period.until is not None:
@@ -64,12 +65,11 @@ def judge(
         }
     )
     # Each of the next steps asks whether it has anything to do.
-    messages = cache.cut(mark_dead_letters(messages, loose, evidence.letters_before, cache))
-    coverage, before = evidence.coverage, evidence.coverage_before
-    checked = mark_paths(messages, evidence.observed, evidence.tasks, coverage, before)
-    marked = mark_outages(checked, coverage, before).select(*MESSAGE, *CONTEXT)
+    messages = cut(mark_dead_letters(messages, loose, letters_before))
+    checked = mark_paths(messages, observed, tasks.active, tasks.coverage, tasks.coverage_before)
+    marked = mark_outages(checked, tasks.coverage, tasks.coverage_before).select(*MESSAGE, *CONTEXT)
     # A message without a number that only a peek saw proves nothing.
-    verdicts = cache.cut(with_verdict(marked.where("not is_glimpse"), end, settings))
+    verdicts = cut(with_verdict(marked.where("not is_glimpse"), end, settings))
     # An unreadable message is counted by its outcome. Spark would replace `verdict` by all that it is made of.
     return verdicts.where("verdict <> 'unreadable'")
 

@@ -17,7 +17,7 @@ from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import NUMBER, is_unnumbered, micros, needs_match, stream
 from busway_reconcile.journal.frames import frame_of, join_null_safe, semi_join_null_safe
 from busway_reconcile.journal.hours import hour_of, micros_of
-from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.cache import cut
 from busway_reconcile.judge.ordering import first_position, may_be_later
 from busway_reconcile.judge.tap_periods import Periods, each_period
 from busway_reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
@@ -151,7 +151,7 @@ def last_enqueued(records: DataFrame | None) -> int | None:
 
 
 def earlier_records(
-    found: DataFrame, records: DataFrame | None, start: datetime, settings: Settings, cache: Cache
+    found: DataFrame, records: DataFrame | None, start: datetime, settings: Settings
 ) -> DataFrame | None:
     """
     Return the earlier *records* of the messages in *found* that an earlier run may have decided, or None.
@@ -168,7 +168,7 @@ def earlier_records(
         first.alias("first"), F.max(F.col("known") == "open").alias("is_carried")
     )
     returning = by_number.where(~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before)))
-    wanted = numbers_of(cache.cut(returning.select("stream", "src_seq")))
+    wanted = numbers_of(cut(returning.select("stream", "src_seq")))
     return _with_number(records, wanted, "earlier") if wanted.size else None
 
 
@@ -188,7 +188,7 @@ def earlier_entries(found: DataFrame, records: DataFrame) -> DataFrame:
     return _with_origin(join_null_safe(named, open_there, view, "left_anti"), "entry")
 
 
-def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cache: Cache) -> DataFrame | None:
+def records_of_sessions(records: DataFrame, judged: DataFrame, number: int) -> DataFrame | None:
     """
     Return the numbered *records* of messages that may be later ones of a session of the *judged* records; RECORD.
 
@@ -206,7 +206,7 @@ def records_of_sessions(records: DataFrame, judged: DataFrame, number: int, cach
     # An outcome names only a key that an editor changed: the other records of the message are found by its number.
     of_keys = near.join(few(named.groupBy("order_key").agg(*position), number), "order_key")
     later_ones = of_keys.where(may_be_later("src_seq", micros("enqueued_time")))
-    numbers = numbers_of(cache.cut(later_ones.select(stream().alias("stream"), "src_seq").distinct()))
+    numbers = numbers_of(cut(later_ones.select(stream().alias("stream"), "src_seq").distinct()))
     return numbered_records(records, numbers) if numbers.size else None
 
 

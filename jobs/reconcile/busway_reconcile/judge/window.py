@@ -17,11 +17,11 @@ from busway_reconcile.journal.frames import frame_of
 from busway_reconcile.journal.hours import hour_of, moment_of
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.judge import selection
-from busway_reconcile.judge.cache import Cache
+from busway_reconcile.judge.cache import Keep, cut
 from busway_reconcile.judge.clocks import expiry_problems, mark_source_time
 from busway_reconcile.judge.dead_letters import may_be_given_up
 from busway_reconcile.judge.gaps import unreliable_hours
-from busway_reconcile.judge.judge import Evidence, judge
+from busway_reconcile.judge.judge import Tasks, judge
 from busway_reconcile.judge.messages import KEYED, complete, number_repeats, with_key
 from busway_reconcile.judge.ordering import (
     arrivals_of,
@@ -34,21 +34,10 @@ from busway_reconcile.judge.ordering import (
 from busway_reconcile.judge.pairs import Tapped, hashed_numbers, pair, streams
 from busway_reconcile.judge.paths import own_word_notes
 from busway_reconcile.judge.settled import Count, clock_problems, counts, first_enqueued
-from busway_reconcile.judge.tap_periods import Periods, silent_taps, with_proven_ends
-from busway_reconcile.judge.tasks import TaskActivity, shared_targets, tapped_sides
+from busway_reconcile.judge.tap_periods import silent_taps, with_proven_ends
+from busway_reconcile.judge.tasks import shared_targets, tapped_sides
 from busway_reconcile.settings import Settings
 from busway_reconcile.summary import add_counts
-
-
-class Tasks(NamedTuple):
-    """The tasks of a window: their activity, coverage and tap periods, and the tasks of the previous run."""
-
-    active: Mapping[str, TaskActivity]
-    coverage: Sequence[dict[str, Any]]
-    coverage_before: Sequence[dict[str, Any]]
-    """The coverage of the compacted hours before the window."""
-    periods: Periods
-    earlier: Sequence[TaskActivity]
 
 
 class Judged(NamedTuple):
@@ -97,7 +86,7 @@ def judge_window(
     start: datetime,
     end: datetime,
     settings: Settings,
-    cache: Cache,
+    keep: Keep,
     progress: Callable[[str], None],
 ) -> Judged:
     """
@@ -116,9 +105,7 @@ def judge_window(
     since = selection.settled_since(hours, tasks.coverage_before, last_opened, start, settings)
     if of_window is not None:
         handing = [name for name, one in tasks.active.items() if one.hands_over]
-        paired = _pair(
-            of_window, loose, of_streams, tapped, since=since, handing=handing, settings=settings, cache=cache
-        )
+        paired = _pair(of_window, loose, of_streams, tapped, since=since, handing=handing, settings=settings, keep=keep)
         parts.append(selection.numbered_records(of_window, paired.numbers))
     if loose is not None:
         foreign = selection.foreign_copies(tasks.active.values(), [*tasks.active.values(), *tasks.earlier])
@@ -126,7 +113,7 @@ def judge_window(
     changed = None if opened is None else records.of(hours.changed)
     opened = selection.open_records(opened, changed)
     parts += [] if opened is None else [opened]
-    found, counted = _select(parts, paired, of_streams, cache)
+    found, counted = _select(parts, paired, of_streams)
     found_problems = clock_problems(counted, settings)
     if found is None:
         return Judged(None, None, counted, found_problems, [])
@@ -135,38 +122,31 @@ def judge_window(
     earlier = selection.earlier_hours(hours.before, [first_enqueued(counted), kept.first_seen], start, settings)
     before = records.of(earlier)
     shared = shared_targets(tasks.active)
-    found = _match_at_source(found, before, cache) if "source" in kept.unmatched else found
-    of_earlier = selection.earlier_records(found, before, start, settings, cache)
-    found = found if of_earlier is None else found.unionByName(cache.cut(number_repeats(of_earlier)))
+    found = _match_at_source(found, before) if "source" in kept.unmatched else found
+    of_earlier = selection.earlier_records(found, before, start, settings)
+    found = found if of_earlier is None else found.unionByName(cut(number_repeats(of_earlier)))
     both = [*earlier, *hours.window]
     found = selection.without_other_tasks(found, records.of(both), shared) if shared else found
     once = found.where("nth = 1").drop("nth")
     once = match_at_target(once) if "target" in kept.unmatched else once
-    watched = cache.cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
+    watched = cut(selection.mark_watched(with_key(complete(once)), tasks.active, tasks.periods))
     behind = None
     if paired is not None:
         # This looks for the sessions of these records among all pairs.
         pair_again = partial(pair, tapped=tapped, since=since, settings=settings)
-        behind = _behind(watched, paired, before, pair_again, number=kept.number, cache=cache)
-    keyed = cache.cut(mark_out_of_order(mark_source_time(watched, records), behind, shared).select(*KEYED))
+        behind = _behind(watched, paired, before, pair_again, number=kept.number)
+    keyed = cut(mark_out_of_order(mark_source_time(watched, records), behind, shared).select(*KEYED))
     found_problems += silent_taps(tasks.periods, keyed, end, settings)
     unreliable = unreliable_hours([*problems, *found_problems])
-    evidence = Evidence(
-        records.of(both),
-        partial(_letters_before, records, tasks.coverage_before),
-        tasks.coverage,
-        tasks.coverage_before,
-        tasks.active,
-    )
     verdicts = judge(
         keyed,
         loose,
-        evidence,
-        with_proven_ends(tasks.periods, keyed, start),
+        records.of(both),
+        tasks._replace(periods=with_proven_ends(tasks.periods, keyed, start)),
+        partial(_letters_before, records, tasks.coverage_before),
         unreliable=unreliable,
         end=end,
         settings=settings,
-        cache=cache,
     )
     return Judged(
         keyed,
@@ -186,13 +166,13 @@ def _letters_before(
 
 
 def _select(
-    parts: Sequence[DataFrame], paired: _Paired | None, of_streams: DataFrame, cache: Cache
+    parts: Sequence[DataFrame], paired: _Paired | None, of_streams: DataFrame
 ) -> tuple[DataFrame | None, list[Count]]:
     """Return the records of *parts* with `nth`, None without parts, and the counts of the pairs."""
     # Spark plans the one while it computes the other.
     with ThreadPoolExecutor(1) as pool:
         counting = None if paired is None else pool.submit(counts, paired.pairs, paired.numbers.rows, of_streams)
-        found = cache.cut(number_repeats(reduce(DataFrame.unionByName, parts))) if parts else None
+        found = cut(number_repeats(reduce(DataFrame.unionByName, parts))) if parts else None
         return found, [] if counting is None else counting.result()
 
 
@@ -205,9 +185,9 @@ def _pair(
     since: int,
     handing: Sequence[str],
     settings: Settings,
-    cache: Cache,
+    keep: Keep,
 ) -> _Paired:
-    pairs = cache.keep(pair(records, tapped, since, settings))
+    pairs = keep(pair(records, tapped, since, settings))
     numbers = pairs.where("not is_settled").select("stream", "src_seq").unionByName(doubtful(pairs))
     if loose is not None:
         without_part = loose.where("src_seq is not null and src_part is null")
@@ -215,7 +195,7 @@ def _pair(
         if handing:
             # Whether the host sent a message is not on record: a dead letter of it says that it did not.
             numbers = numbers.unionByName(may_be_given_up(records, loose, handing))
-    return _Paired(pairs, selection.numbers_of(cache.keep(numbers.distinct())))
+    return _Paired(pairs, selection.numbers_of(keep(numbers.distinct())))
 
 
 def _behind(
@@ -225,7 +205,6 @@ def _behind(
     pair_again: Callable[[DataFrame], DataFrame],
     *,
     number: int,
-    cache: Cache,
 ) -> DataFrame:
     """
     Return the arrivals out of order in the sessions of *records*; settled messages and earlier ones are evidence.
@@ -236,11 +215,11 @@ def _behind(
     of_records = arrivals_of(records.where("known = 'window'"))
     sessions = of_records.groupBy("session").agg(*first_position("src_seq", F.col("enqueued")))
     others = paired.pairs.where("is_settled").join(paired.numbers.rows, ["stream", "src_seq"], "left_anti")
-    earlier = None if before is None else selection.records_of_sessions(before, records, number, cache)
+    earlier = None if before is None else selection.records_of_sessions(before, records, number)
     others = others if earlier is None else others.unionByName(pair_again(earlier))
     of_sessions = others.join(selection.few(sessions, number), "session")
     later = of_sessions.where(may_be_later("src_seq", F.col("enqueued"))).select(*of_records.columns)
-    return cache.cut(out_of_order(of_records.unionByName(later)))
+    return cut(out_of_order(of_records.unionByName(later)))
 
 
 def _streams(coverage: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str, int | None]]:
@@ -289,9 +268,9 @@ def _kept(found: DataFrame) -> _Kept:
     )
 
 
-def _match_at_source(found: DataFrame, before: DataFrame | None, cache: Cache) -> DataFrame:
+def _match_at_source(found: DataFrame, before: DataFrame | None) -> DataFrame:
     """Return *found*, with the numbers of messages that the task received in it or *before* in the records of taps."""
     if before is None:
-        return cache.cut(match_at_source(found))
+        return cut(match_at_source(found))
     entries = selection.earlier_entries(found, before).withColumn("nth", F.lit(1))
-    return cache.cut(match_at_source(found.unionByName(entries)).where("known <> 'entry'"))
+    return cut(match_at_source(found.unionByName(entries)).where("known <> 'entry'"))
