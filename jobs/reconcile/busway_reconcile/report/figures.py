@@ -1,7 +1,7 @@
 """The figures of a run by task: counts of verdicts and findings, and lags."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,15 +92,15 @@ def _summarize(one: TaskActivity, figures: Figures, coverage: Sequence[Mapping[s
         new={finding: figures.new[one.task][finding] for finding in FINDINGS if figures.new[one.task].get(finding)},
         **figures.origins[one.task],
         retries=sum(row["n"] for row in coverage if row["task"] == one.task and row["outcome"] == "retry"),
-        lag_milliseconds=percentiles(total, class_milliseconds),
+        lag_milliseconds=percentiles(total),
         lag_by_hour=[
-            {"hour": hour, "messages": sum(classes.values()), **percentiles(classes, class_milliseconds)}
+            {"hour": hour, "messages": sum(classes.values()), **percentiles(classes)}
             for hour, classes in sorted(lags.items())
         ],
     )
 
 
-def percentiles(classes: Mapping[int, int], milliseconds: Callable[[int], float]) -> dict[str, float]:
+def percentiles(classes: Mapping[int, int]) -> dict[str, float]:
     """Return the usual percentiles of counts by class of lag; nothing for no counts."""
     total = sum(classes.values())
     if not total:
@@ -111,6 +111,6 @@ def percentiles(classes: Mapping[int, int], milliseconds: Callable[[int], float]
         passed += classes[each]
         for name, share in list(left.items()):
             if passed >= share * total:
-                found[name] = round(milliseconds(each), 1)
+                found[name] = round(class_milliseconds(each), 1)
                 del left[name]
     return found
