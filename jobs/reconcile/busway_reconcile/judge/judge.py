@@ -1,7 +1,6 @@
 """The judgement of the selected messages, with the gaps of the evidence taken into account."""
 
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -67,7 +66,7 @@ def judge(
     # Each of the next steps asks whether it has anything to do.
     messages = cut(mark_dead_letters(messages, loose, letters_before))
     checked = mark_paths(messages, observed, tasks.active, tasks.coverage, tasks.coverage_before)
-    marked = mark_outages(checked, tasks.coverage, tasks.coverage_before).select(*MESSAGE, *CONTEXT)
+    marked = mark_outages(checked, [*tasks.coverage, *tasks.coverage_before]).select(*MESSAGE, *CONTEXT)
     # A message without a number that only a peek saw proves nothing.
     verdicts = cut(with_verdict(marked.where("not is_glimpse"), end, settings))
     # An unreadable message is counted by its outcome. Spark would replace `verdict` by all that it is made of.
@@ -92,32 +91,35 @@ def _is_in(column: str, hours: Mapping[str, set[str]]) -> Column:
     return found
 
 
-def mark_outages(
-    messages: DataFrame, coverage: Iterable[Mapping[str, Any]], before: Iterable[Mapping[str, Any]]
-) -> DataFrame:
+def mark_outages(messages: DataFrame, coverage: Iterable[Mapping[str, Any]]) -> DataFrame:
     """
     Return *messages* with `worked_before`, `worked_during` and `worked_after`.
 
     They are times at which the task finished messages: the last one before the life of the message that it had left,
     any one during it, and the first one after it; null where it finished none, or the message has no life.
     Units:   microseconds since 1970.
-    Shape:   *coverage* are the rows of COVERAGE of the window, of which the first and the last time in each minute are
-             used, *before* are those of hours before it, of which the first and the last time in each hour are.
+    Shape:   *coverage* are the rows of COVERAGE of the window and of hours before it.
     """
-    unsent = messages.where("expires is not null and size(sent_parts) = 0")
-    finished: dict[str, set[int]] = defaultdict(set)
-    for row in coverage:
-        finished[row["task"]].update(row["finished"])
-    for row in before:
-        # Each message is compared with all times: the minutes of a week would be too many.
-        finished[row["task"]].update((*row["finished"][:1], *row["finished"][-1:]))
-    rows = [(each["task"], sorted(finished[each["task"]])) for each in unsent.select("task").distinct().collect()]
-    if not rows:
-        nothing = F.lit(None).cast("bigint")
-        return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
-    worked = frame_of(messages.sparkSession, rows, "task string, worked array<bigint>")
     # After a retry the task has the message no longer: what it finished before is no sign of the rest of its life.
     since = F.greatest("generation", F.col("last_retry"))
+    unsent = messages.where("expires is not null and size(sent_parts) = 0")
+    lives = (
+        unsent.select("task", _hour(since).alias("first"), _hour(F.col("expires")).alias("last")).distinct().collect()
+    )
+    if not lives:
+        nothing = F.lit(None).cast("bigint")
+        return messages.withColumns(dict.fromkeys(("worked_before", "worked_during", "worked_after"), nothing))
+    # Each message is compared with all times, and the minutes of a week are many: of an hour in which no life begins or
+    # ends, the first and the last time say as much.
+    divided = {(each["task"], each[end]) for each in lives for end in ("first", "last")}
+    finished: dict[str, set[int]] = {each["task"]: set() for each in lives}
+    for row in coverage:
+        if row["task"] in finished:
+            times = row["finished"]
+            is_divided = (row["task"], row["landed"]) in divided
+            finished[row["task"]].update(times if is_divided else (*times[:1], *times[-1:]))
+    rows = [(task, sorted(times)) for task, times in finished.items()]
+    worked = frame_of(messages.sparkSession, rows, "task string, worked array<bigint>")
     return (
         messages.join(F.broadcast(worked), "task", "left")
         .withColumns(
@@ -131,3 +133,8 @@ def mark_outages(
         )
         .drop("worked")
     )
+
+
+def _hour(time: Column) -> Column:
+    """Return the hour that a time in microseconds lies in, as hour_of() names it."""
+    return F.date_format(F.timestamp_micros(time), "yyyy-MM-dd'T'HH")

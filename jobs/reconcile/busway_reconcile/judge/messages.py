@@ -42,7 +42,8 @@ MESSAGE = (
 COMPLETED = ("enqueued_time", "expires_at", "message_id", "order_key", "hops")
 """Fields that an outcome may leave to its `received` record."""
 
-_BATCH = ("task", "src_site", "src_entity", "src_part", "src_seq", "instance", "batch_id")
+BATCH = ("task", "src_site", "src_entity", "src_part", "src_seq", "instance", "batch_id")
+"""Identifies the records that a task made of a message in one batch."""
 
 
 def complete(records: DataFrame) -> DataFrame:
@@ -51,7 +52,7 @@ def complete(records: DataFrame) -> DataFrame:
 
     Shape:   all records of each of their messages, without duplicates, in; the same columns out.
     """
-    of_batch = Window.partitionBy(*_BATCH)
+    of_batch = Window.partitionBy(*BATCH)
     entry = F.when(F.col("outcome") == "received", F.struct(*COMPLETED))
     return (
         records.withColumn("entry", F.max(entry).over(of_batch))
@@ -66,8 +67,9 @@ def complete(records: DataFrame) -> DataFrame:
 
 
 def number_repeats(records: DataFrame) -> DataFrame:
-    """Return *records* with `nth`: 1 for each record of an hour, 2 and more for its duplicates."""
-    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy("journal_time")
+    """Return *records* with `nth`: 1 for each record of an hour, of equal ones the open one, more for the others."""
+    is_earlier = F.col("known") == "earlier"
+    once = Window.partitionBy("landed", *schema.IDENTITY).orderBy(is_earlier, "journal_time")
     return records.withColumn("nth", F.row_number().over(once))
 
 
@@ -211,6 +213,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.collect_set(F.when(F.col("role") == "target", F.col("landed"))).alias("outcome_hours"),
         F.max(F.when(F.col("known") == "open", F.lit(1)).otherwise(0)).alias("is_carried"),
         F.max(F.when(F.col("known") == "earlier", F.lit(1)).otherwise(0)).alias("is_reopened"),
+        _any(F.col("known") != "earlier").alias("is_present"),
         F.min("known_since").alias("known_since"),
         _any(F.coalesce(F.col("doubted"), F.lit(False))).alias("is_doubted"),
         _any(F.coalesce(F.col("found"), F.lit(False))).alias("is_found"),
@@ -222,7 +225,9 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
             "is_unreadable_entry"
         ),
     )
-    return grouped.withColumn("message_id", F.coalesce("id_received", "id_any")).select(*MESSAGE)
+    # The earlier records of a number may be those of another message, which an earlier run has decided.
+    present = grouped.where("is_present").withColumn("message_id", F.coalesce("id_received", "id_any"))
+    return present.select(*MESSAGE)
 
 
 def _count(condition: Column, *names: str) -> Column:

@@ -162,12 +162,18 @@ def earlier_records(
         return None
     before = micros_of(start + settings.clock_tolerance)
     numbered = found.where("src_seq is not null").withColumn("stream", stream())
-    # A message that was enqueued later has no earlier records.
-    first = F.min(F.when(F.col("known") == "window", micros("enqueued_time")))
+    is_new, attempt = F.col("known") == "window", F.xxhash64("instance", "batch_id")
+    entries = F.collect_set(F.when(F.col("outcome") == "received", attempt))
+    outcomes = F.collect_set(F.when(is_new & F.col("enqueued_time").isNull(), attempt))
     by_number = numbered.groupBy("stream", "src_seq").agg(
-        first.alias("first"), F.max(F.col("known") == "open").alias("is_carried")
+        F.min(F.when(is_new, micros("enqueued_time"))).alias("first"),
+        F.max(F.col("known") == "open").alias("is_carried"),
+        (F.size(F.array_except(outcomes, entries)) > 0).alias("lacks_entry"),
     )
-    returning = by_number.where(~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before)))
+    # A message that was enqueued later has no earlier records. An open one has all of them, but its number may be that
+    # of a later message too.
+    is_decided = ~F.col("is_carried") & (F.col("first").isNull() | (F.col("first") < before))
+    returning = by_number.where(F.col("lacks_entry") | is_decided)
     wanted = numbers_of(cut(returning.select("stream", "src_seq")))
     return _with_number(records, wanted, "earlier") if wanted.size else None
 

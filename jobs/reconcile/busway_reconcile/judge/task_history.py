@@ -109,12 +109,20 @@ def without_second_readers(renames: Mapping[str, str], records: DataFrame | None
     named = frame_of(records.sparkSession, of_task, "old string, task string, is_new boolean")
     marked = records.where("observer = 'task' and src_seq is not null").join(F.broadcast(named), "task")
     finished = ~F.col("is_new") & F.col("outcome").isin("sent", *schema.WITHHELD)
-    taken = F.col("is_new") & (F.col("outcome") == "received")
+    received = F.col("outcome") == "received"
+    # The numbers of an entity that was created again are those of other messages.
+    is_same = F.coalesce(F.col("taken") <= F.col("before"), F.col("taken").isNotNull())
     counts = (
         marked.groupBy("old", *NUMBER[1:])
-        .agg(F.max(taken).alias("taken"), F.max(finished).alias("finished"))
+        .agg(
+            F.max(finished).alias("finished"),
+            *(
+                F.max(F.when(received & (F.col("is_new") == is_new), F.col("enqueued_time"))).alias(name)
+                for name, is_new in (("before", False), ("taken", True))
+            ),
+        )
         .groupBy("old")
-        .agg(F.count_if("taken").alias("taken"), F.count_if(F.col("taken") & F.col("finished")).alias("again"))
+        .agg(F.count("taken").alias("taken"), F.count_if(F.col("finished") & is_same).alias("again"))
     )
     again = {row["old"] for row in counts.where("2 * again > taken").collect()}
     return {old: new for old, new in renames.items() if old not in again}

@@ -124,7 +124,8 @@ def judge_window(
     shared = shared_targets(tasks.active)
     found = _match_at_source(found, before) if "source" in kept.unmatched else found
     of_earlier = selection.earlier_records(found, before, start, settings)
-    found = found if of_earlier is None else found.unionByName(cut(number_repeats(of_earlier)))
+    if of_earlier is not None:
+        found = cut(number_repeats(found.drop("nth").unionByName(of_earlier)))
     both = [*earlier, *hours.window]
     found = selection.without_other_tasks(found, records.of(both), shared) if shared else found
     once = found.where("nth = 1").drop("nth")
