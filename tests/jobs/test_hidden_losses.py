@@ -216,6 +216,17 @@ def see_a_copy_without_its_partition(folder: Path) -> Plan:
     return {journals.task: {1: "missing"}}
 
 
+def see_a_copy_nowhere(folder: Path) -> Plan:
+    """Write a second copy of a message that a tap saw, it does not say where."""
+    journals = running(of_task("nowhere"), is_seen=True)
+    journals.received(1, AT, AT)
+    journals.outcome(1, AT + SECOND)
+    for target in (journals.target, None):
+        journals.arrived_tap(1, AT, AT + SECOND, target=target)
+    journals.write(folder)
+    return {journals.task: {1: "duplicated"}}
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     send_a_part_twice_with_other_content,
     send_a_part_to_two_targets,
@@ -232,6 +243,7 @@ WRITERS: tuple[Callable[[Path], Plan], ...] = (
     answer_the_last_message_late,
     send_a_lost_message_again_after_the_tap_ended,
     see_a_copy_without_its_partition,
+    see_a_copy_nowhere,
 )
 
 

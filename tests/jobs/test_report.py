@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
+from busway_reconcile.journal import schema
 from busway_reconcile.judge.verdicts import FINDINGS, UNDECIDED
 from busway_reconcile.reconciliation import reconcile
 from busway_reconcile.report.finding import Kind, with_ends
 from busway_reconcile.report.lag_chart import duration
 from busway_reconcile.report.page import SHOWN, render, write_page
 from busway_reconcile.report.repair_manifest import places, write_manifest
-from busway_reconcile.report.trace import Step, moment
+from busway_reconcile.report.trace import Step, moment, trace
 from busway_reconcile.report.trend import Trend
 from busway_reconcile.settings import Settings, Window
 from busway_reconcile.summary import Summary
@@ -238,6 +239,17 @@ def test_a_length_of_time_has_the_largest_unit_that_it_fills(milliseconds: float
 def test_a_time_outside_the_calendar_is_shown_as_a_number() -> None:
     assert moment(10**18) == "1000000000000000000 µs since 1970"
     assert moment(1_795_132_800_000_000) == "2026-11-20 00:00:00.000"
+
+
+@pytest.mark.parametrize("outcome", schema.OUTCOMES)
+def test_a_record_of_each_outcome_is_a_step_whoever_wrote_it(outcome: str) -> None:
+    record: dict[str, Any] = dict.fromkeys(schema.COMPACTED) | {
+        "outcome": outcome,
+        "observer": "task",
+        "journal_time": 0,
+    }
+    (step,) = trace([record])
+    assert step.text
 
 
 def test_problems_with_the_evidence_are_shown(run: Finished) -> None:

@@ -83,7 +83,7 @@ def activity_by_task(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskAct
             one.peeks.add(row["tap"] or "")
         elif row["role"] == "source":
             one.source_taps.add(row["tap"] or "")
-        else:
+        elif row["target"] is not None:  # anybody may write to a journal
             one.target_taps[row["target"]].add(row["tap"] or "")
             one.first_seen[row["target"]] = min(first, one.first_seen.get(row["target"], first))
             one.last_seen[row["target"]] = max(last, one.last_seen.get(row["target"], last))

@@ -99,4 +99,6 @@ _TEXTS: dict[str, Callable[[Row], str]] = {
     "rejected": _withheld("rejected it"),
     "expired": _withheld("withheld it as expired"),
     "looped": _withheld("stopped it to prevent a loop"),
+    # Of no message, unless somebody else wrote it.
+    "gap": _withheld("could not write records"),
 }
