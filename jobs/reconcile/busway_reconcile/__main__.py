@@ -116,12 +116,13 @@ def _parser() -> argparse.ArgumentParser:
         "--journal", required=True, help="folder or abfss address with task=… below it, or the URL of a container"
     )
     parser.add_argument("--out", required=True, help="folder or abfss address for the compacted hours and the results")
-    parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
-    parser.add_argument(
+    windows = parser.add_mutually_exclusive_group()
+    windows.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
+    windows.add_argument(
         "--start", type=_moment, help="instead of --date: the first hour of the window, for example 2026-11-20T00"
     )
     parser.add_argument("--end", type=_moment, help="with --start: the hour after the last one of the window")
-    parser.add_argument(
+    windows.add_argument(
         "--hourly",
         action="store_true",
         help="instead of --date: each closed hour that no run has counted yet, each as a run of its own",
@@ -165,16 +166,9 @@ def _window(options: argparse.Namespace, now: datetime) -> Window:
     """Return the window to reconcile, or with --hourly the one that has all hours which may be due."""
     if (options.start is None) != (options.end is None):
         raise ValueError("--start and --end: use both or neither")
-    chosen = [
-        name
-        for name, value in (("--date", options.date), ("--start", options.start), ("--hourly", options.hourly or None))
-        if value is not None
-    ]
-    if len(chosen) > 1:
-        raise ValueError(f"{' and '.join(chosen)}: use only one of them")
-    if options.hourly and options.writers_stopped:
-        raise ValueError("--hourly and --writers-stopped: use only one of them, a run of hours counts closed hours")
     if options.hourly:
+        if options.writers_stopped:
+            raise ValueError("--hourly and --writers-stopped: use only one of them, a run of hours counts closed hours")
         return recent_hours(now)
     if options.start is not None:
         return Window(options.start, options.end)

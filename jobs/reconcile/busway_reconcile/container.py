@@ -45,10 +45,7 @@ class ResultsUnreachable(OSError):
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Download, reconcile and publish; return the exit code of the container."""
-    parser = _parser()
-    options, others = parser.parse_known_args(arguments)
-    if options.hourly and options.date is not None:
-        parser.error("--hourly and --date: use only one of them")
+    options, others = _parser().parse_known_args(arguments)
     now = options.now or datetime.now(UTC)
     window = recent_hours(now) if options.hourly else Window.of_day(options.date or now.date() - timedelta(days=1))
     what = "the closed hours" if options.hourly else window.run
@@ -248,8 +245,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--journal", required=True, help="URL of the container with the journals")
     parser.add_argument("--results", required=True, help="URL of the container for the compacted hours and the results")
-    parser.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
-    parser.add_argument(
+    windows = parser.add_mutually_exclusive_group()
+    windows.add_argument("--date", type=date.fromisoformat, help="the day to reconcile (UTC); default: yesterday")
+    windows.add_argument(
         "--hourly", action="store_true", help="instead of a day: each closed hour that no run has counted yet"
     )
     parser.add_argument("--now", type=datetime.fromisoformat, help=argparse.SUPPRESS)

@@ -1,8 +1,8 @@
 """The counts of a window's pairs: how many messages are settled, their lags, and the extremes of both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
@@ -108,7 +108,10 @@ def first_enqueued(found: Sequence[Count]) -> int | None:
 
 def clock_problems(found: Sequence[Count], settings: Settings) -> list[Problem]:
     """Return a problem for each task whose messages arrived before they were enqueued."""
-    tolerance = settings.clock_tolerance.total_seconds() * 1_000_000
+    least: dict[str, int] = {}
+    for each in found:
+        if each.least_lag is not None and each.least_lag < -settings.clock_tolerance.total_seconds() * 1_000_000:
+            least[each.task] = min(each.least_lag, least.get(each.task, 0))
     return [
         Problem(
             "clocks-disagree",
@@ -116,14 +119,5 @@ def clock_problems(found: Sequence[Count], settings: Settings) -> list[Problem]:
             f"messages arrived up to {-lag / 1_000_000:,.1f} s before they were enqueued: the lags are unreliable",
             task,
         )
-        for task, lag in sorted(_least_lags(found).items())
-        if lag < -tolerance
+        for task, lag in sorted(least.items())
     ]
-
-
-def _least_lags(found: Sequence[Count]) -> Mapping[str, Any]:
-    least: dict[str, int] = {}
-    for each in found:
-        if each.least_lag is not None:
-            least[each.task] = min(each.least_lag, least.get(each.task, each.least_lag))
-    return least

@@ -16,6 +16,7 @@ from azure.storage.blob import BlobProperties, ContainerClient
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, start_of
 from busway_reconcile.read.capture import CAPTURED, SUFFIX, Kept, convert
+from busway_reconcile.read.files import hour_in
 from busway_reconcile.storage import StoredFile
 
 _CONCURRENT = 16
@@ -101,7 +102,7 @@ def stage(
     since = None if not wanted else start_of(min(wanted))
     try:
         files = (blob for blob in listed(client, start) if not _is_folder(blob))
-        blobs = [blob for blob in files if wanted is None or _hour(blob) in wanted]
+        blobs = [blob for blob in files if wanted is None or hour_in(str(blob.name)) in wanted]
         new = [blob for blob in blobs if not _is_downloaded(blob, folder, prefix)]
         new_of_capture = [blob for blob in _captured(client, prefix, since) if not _is_converted(blob, folder)]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
@@ -153,11 +154,6 @@ def _check_journal(folder: Path, address: str) -> None:
 def _is_folder(blob: BlobProperties) -> bool:
     # Accounts with a hierarchical namespace list folders as empty blobs.
     return not blob.size and not str(blob.name).endswith(".jsonl.gz")
-
-
-def _hour(blob: BlobProperties) -> str:
-    name = str(blob.name)
-    return f"{name.partition('/date=')[2][:10]}T{name.partition('/hour=')[2][:2]}"
 
 
 def _local(blob: BlobProperties, folder: Path, prefix: str) -> Path:

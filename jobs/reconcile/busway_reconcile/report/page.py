@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 from pyspark.sql.types import TimestampType
 
 from busway_reconcile.journal import schema
-from busway_reconcile.journal.frames import frame_of
+from busway_reconcile.journal.frames import frame_of, semi_join_null_safe
 from busway_reconcile.judge.verdicts import BY_DESIGN, FINDINGS, UNDECIDED
 from busway_reconcile.report.advice import advice_on, advice_on_problem
 from busway_reconcile.report.finding import Finding, Kind, with_ends
@@ -171,14 +171,8 @@ def _records(
     shape = "task string, src_site string, src_entity string, src_part smallint, src_seq bigint, stray string"
     rows = [(*(message[name] for name in _KEY), message["enqueued_time"]) for message in messages]
     wanted = frame_of(spark, rows, f"{shape}, generation bigint")
-    evidence = spark.read.parquet(path)
-    keys = [*_KEY, "generation"]
-    right = wanted.select(*(F.col(name).alias(f"wanted_{name}") for name in keys))
-    is_wanted: Column = F.lit(True)
-    for name in keys:
-        is_wanted = is_wanted & F.col(name).eqNullSafe(F.col(f"wanted_{name}"))
-    columns = [*schema.compacted().names, *(name for name in ("generation", "stray"))]
-    for row in _plain(evidence.join(F.broadcast(right), is_wanted, "left_semi").select(*columns)).collect():
+    evidence = semi_join_null_safe(spark.read.parquet(path), F.broadcast(wanted), (*_KEY, "generation"))
+    for row in _plain(evidence.select(*schema.COMPACTED, "generation", "stray")).collect():
         record = row.asDict()
         found[_key(record, record["generation"])].append(record)
     return found

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
+from busway_reconcile.journal.frames import join_null_safe
 from busway_reconcile.storage import Storage
 from busway_reconcile.summary import Summary
 
@@ -35,34 +36,26 @@ def write_manifest(spark: SparkSession, summary: Summary, out: str) -> str:
     """Write the manifest of a run into its folder below *out* and return its address."""
     storage = Storage(spark)
     folder = f"{storage.absolute(out)}/runs/{summary.run}"
-    missing = spark.read.parquet(f"{folder}/findings").where(F.col("verdict").isin(*REPAIRABLE))
-    evidence = spark.read.parquet(f"{folder}/evidence")
-    keys = ("task", "src_site", "src_entity", "src_part", "src_seq", "stray")
+    findings = spark.read.parquet(f"{folder}/findings").where(F.col("verdict").isin(*REPAIRABLE))
+    missing = findings.withColumns({name: F.unix_micros(name) for name in _MICROS})
+    keys = ("task", "src_site", "src_entity", "src_part", "src_seq", "stray", "enqueued_time")
     # The digests of the message as it entered, by the task or by a tap at the source.
     latest = F.max(F.struct("journal_time", "body_digest", "property_digest"))
     view = F.when(F.col("observer") == "tap", F.struct("tap", "tgt_part", "tgt_seq"))
     entries = (
-        evidence.where("role = 'source' and body_digest is not null")
-        .groupBy(*(F.col(name).alias(f"of_{name}") for name in (*keys, "generation")))
+        spark.read.parquet(f"{folder}/evidence")
+        .where("role = 'source' and body_digest is not null")
+        .withColumn("enqueued_time", F.col("generation"))
+        .groupBy(*keys)
         .agg(latest.alias("latest"), F.sort_array(F.collect_set(view)).alias("seen"))
-        .select("*", "latest.body_digest", "latest.property_digest")
+        .select(*keys, "latest.body_digest", "latest.property_digest", "seen")
     )
-    is_same = F.unix_micros(missing["enqueued_time"]).eqNullSafe(entries["of_generation"])
-    for name in keys:
-        is_same = is_same & missing[name].eqNullSafe(entries[f"of_{name}"])
     columns = (
         "task", "src_site", "src_entity", "src_part", "src_seq", "message_id", "order_key", "meant_for", "copies",
-        "expected", "arrived_targets", "last_reason", "verdict",
+        "expected", "arrived_targets", "last_reason", "verdict", *_MICROS, "body_digest", "property_digest", "seen",
     )  # fmt: skip
-    rows = (
-        missing.join(entries, is_same, "left")
-        .select(
-            *columns, *(F.unix_micros(name).alias(name) for name in _MICROS), "body_digest", "property_digest", "seen"
-        )
-        .orderBy("task", "src_part", "src_seq")
-        .limit(MAX_MESSAGES)
-        .collect()
-    )
+    with_entries = join_null_safe(missing, entries, keys, "left").select(*columns)
+    rows = with_entries.orderBy("task", "src_part", "src_seq").limit(MAX_MESSAGES).collect()
     count = sum(summary.counts.get(verdict, 0) for verdict in REPAIRABLE)
     head = {"manifest": VERSION, "run": summary.run, "messages": len(rows), "missing": count}
     lines = [head, *(_with_places(row.asDict(recursive=True)) for row in rows)]
