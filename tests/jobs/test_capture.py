@@ -12,8 +12,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from busway_reconcile.journal.hours import hour_of
-from busway_reconcile.read.capture import CAPTURED, Kept, convert
-from busway_reconcile.read.capture_gaps import Captured, not_captured
+from busway_reconcile.read.capture import CAPTURED, Captured, Kept, convert, not_captured
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
 from busway_reconcile.storage import StoredFile

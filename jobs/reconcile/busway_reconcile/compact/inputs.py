@@ -15,8 +15,7 @@ from busway_reconcile.compact.hours import Hour, compact_hours, compacted_hours,
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, is_closed
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.read.capture import CAPTURED, Kept
-from busway_reconcile.read.capture_gaps import not_captured
+from busway_reconcile.read.capture import CAPTURED, Kept, not_captured
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from busway_reconcile.read.window import future_records
 from busway_reconcile.settings import Run

@@ -1,5 +1,5 @@
 """
-A journal kept in an event hub: the Avro files that Capture wrote, converted to journal files.
+A journal kept in an event hub: the Avro files of Capture as journal files, and the events that it has not written.
 
 Source: Event Hubs documentation, "Capture events through Azure Event Hubs": one record for each event, its bytes in
 `Body`. The content of a body: shared/journal/event_hub.py.
@@ -12,14 +12,13 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from busway_reconcile.journal.hours import hour_of, start_of
+from busway_reconcile.journal.hours import hour_of, hours_between, start_of
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.read.capture_gaps import Captured
 from busway_reconcile.read.gzip_members import Torn, texts_of
 
 SUFFIX = ".avro"
@@ -31,8 +30,19 @@ _MICROS = 1_000_000
 # It becomes the name of a folder; shared/tasks allows no other task names.
 _TASK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,126}")
 
+# .../PARTITION/YEAR/MONTH/DAY/HOUR/MINUTE/SECOND.avro, the time in which the window of the file ended.
+_PATH = re.compile(r"(.*?)([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
+
 _Side = tuple[str, str, str]
 """Task, role and hour."""
+
+
+class Captured(NamedTuple):
+    """A file of Capture: its name, and the numbers of its first and last event; None without events."""
+
+    where: str
+    first: int | None
+    last: int | None
 
 
 class Converted(NamedTuple):
@@ -138,3 +148,48 @@ def _problems(where: str, troubles: dict[str, int], sides: dict[_Side, list[byte
         for trouble, count in sorted(troubles.items())
         for (task, role), of in sorted(found.items(), key=str)
     ]
+
+
+def not_captured(files: Iterable[Captured], until: datetime) -> list[Problem]:
+    """
+    Return a problem for each gap in the numbers of a partition, and for each partition without files up to *until*.
+
+    If its storage is away Capture keeps the events and writes them later (same source). Until then the hours in between
+    are undecided; nothing in them is missing.
+    Where empty files are not written (`skipEmptyArchives`) nobody can tell a missing tail from a quiet hub. Numbers
+    that begin again belong to a hub that was created again.
+    """
+    hubs: dict[str, dict[str, list[tuple[datetime, Captured]]]] = defaultdict(lambda: defaultdict(list))
+    for file in files:
+        match = _PATH.fullmatch(file.where)
+        if match is not None:
+            ended = datetime.strptime("/".join(match.groups()[2:]), "%Y/%m/%d/%H/%M/%S").replace(tzinfo=UTC)
+            hubs[match[1]][match[2]].append((ended, file))
+    problems: list[Problem] = []
+    for partitions in hubs.values():
+        for found in partitions.values():
+            problems += _gaps(sorted(found))
+        has_empty = any(file.last is None for found in partitions.values() for _, file in found)
+        if has_empty:
+            for found in partitions.values():
+                ended, last = max(found)
+                if ended < until:
+                    text = f"its partition has no file up to {until:%Y-%m-%d %H:%M} UTC: Capture is late"
+                    problems.append(Problem("not-captured", last.where, text, hours=_hours(ended, until)))
+    return problems
+
+
+def _gaps(found: Iterable[tuple[datetime, Captured]]) -> Iterable[Problem]:
+    before: tuple[datetime, int] | None = None
+    for ended, file in found:
+        if file.first is None or file.last is None:
+            continue
+        if before is not None and file.first > before[1] + 1:
+            text = f"the events {before[1] + 1} to {file.first - 1} before it are not captured"
+            yield Problem("not-captured", file.where, text, hours=_hours(before[0], ended))
+        before = ended, file.last
+
+
+def _hours(start: datetime, end: datetime) -> tuple[str, ...]:
+    first = start.replace(minute=0, second=0, microsecond=0)
+    return tuple(hours_between(first, end + timedelta(hours=1) - timedelta(seconds=1)))
