@@ -11,20 +11,7 @@ from tests.management import Management
 from tests.wire.nightly.night import AT_TWO, DAY, RUN, Watch, lines
 
 
-def test_a_clean_night_is_logged_once_without_an_alert(
-    management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    watch = Watch(container, management.job)
-    watch.look()
-    watch.write()
-    management.end("Succeeded")
-    assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
-    assert watch.telemetry.nights == ["clean"]
-    assert len([line for line in lines(caplog, logging.INFO) if "clean. 5 messages." in line]) == 1
-    assert lines(caplog, logging.ERROR) == []
-
-
-def test_findings_are_reported_once_with_figures_and_page(
+def test_each_result_of_a_day_is_reported_once_with_figures_and_page(
     management: Management, container: ContainerClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = Watch(container, management.job)
@@ -34,7 +21,6 @@ def test_findings_are_reported_once_with_figures_and_page(
     assert text.startswith("nightly reconciliation of 2026-11-20: findings. 5 messages. Page: http://")
     assert text.endswith(f"/runs/{RUN}/report.html")
     assert watch.after(minutes=15) is None
-    assert watch.telemetry.findings == {("orders", "missing"): 3, ("orders", "late"): 1}
     (line,) = lines(caplog, logging.ERROR)
     assert json.loads(line[line.index("{") :]) == {
         "busway.night": "2026-11-20",
@@ -42,24 +28,17 @@ def test_findings_are_reported_once_with_figures_and_page(
         "busway.findings": {"orders": {"missing": 3, "late": 1}},
         "busway.problems": {},
     }
-
-
-def test_an_undecided_night_is_reported_as_such(management: Management, container: ContainerClient) -> None:
-    watch = Watch(container, management.job)
-    watch.look()
+    # The run is repeated, and once more.
     watch.write(2, verdict="could not decide", undecided=2)
     assert "could not decide" in (watch.after(minutes=15) or "")
-    assert (watch.telemetry.nights, watch.telemetry.findings) == (["could not decide"], {("orders", "undecided"): 2})
-
-
-def test_a_repeated_run_is_reported_again(management: Management, container: ContainerClient) -> None:
-    watch = Watch(container, management.job)
-    watch.look()
-    watch.write(1, verdict="findings", missing=3)
-    assert "findings" in (watch.after(minutes=15) or "")
-    watch.write(0)
+    watch.write()
+    management.end("Succeeded")
     assert [watch.after(minutes=15), watch.after(minutes=15)] == [None, None]
-    assert watch.telemetry.nights == ["findings", "clean"]
+    assert watch.telemetry.nights == ["findings", "could not decide", "clean"]
+    counts = {"missing": 3, "late": 1, "undecided": 2}
+    assert watch.telemetry.findings == {("orders", kind): count for kind, count in counts.items()}
+    assert len([line for line in lines(caplog, logging.INFO) if "clean. 5 messages." in line]) == 1
+    assert len(lines(caplog, logging.ERROR)) == 2
 
 
 def test_a_manual_run_is_reported_and_not_repeated(management: Management, container: ContainerClient) -> None:
