@@ -245,12 +245,30 @@ def remember_what_was_sent(folder: Path) -> Plan:
     return {journals.task: [{}]}
 
 
+def use_the_number_of_a_lost_message(folder: Path) -> Plan:
+    """Write a lost message, and one with its number that arrived, in hours that get another file later."""
+    journals = running(of_task("created-soon"))
+    journals.received(5, AT, AT)
+    carry(journals, 5, AT + HOUR)
+    journals.write(folder)
+    return {journals.task: [{"missing": 1}]}
+
+
+def write_late(folder: Path) -> None:
+    """Write files of the hours of the first window that came after it was counted."""
+    late = of_task("created-soon", "wn9-late")
+    for hour in range(2):
+        late.received(90 + hour, START + hour * HOUR, START + hour * HOUR)
+    late.write(folder, name="wn9")
+
+
 WRITERS: tuple[Callable[[Path], Plan], ...] = (
     start_a_tap,
     see_what_has_no_number,
     use_a_number_for_two_messages,
     use_the_number_of_an_open_message,
     use_the_number_of_a_finding,
+    use_the_number_of_a_lost_message,
     rename_the_task_of_an_entity_that_is_created_again,
     remove_a_tap,
     forge_a_path,
@@ -276,6 +294,8 @@ def test_a_loss_that_another_window_seems_to_explain_is_found(spark: SparkSessio
         }
         expected = {task: windows[min(nth, len(windows) - 1)] for task, windows in plan.items()}
         assert {task: one for task, one in found.items() if one} == {task: one for task, one in expected.items() if one}
+        if nth == 0:
+            write_late(tmp_path / "journal")
         targets |= {task.task: task.targets for task in result.summary.tasks}
     assert targets["delivered-again"] == ["east/delivered-again"]
 

@@ -13,7 +13,13 @@ from busway_reconcile.journal.columns import (
     micros,
 )
 from busway_reconcile.judge.ordering import CLOCKS_DIFFER
-from busway_reconcile.judge.selection import RECORD
+
+RECORD = (*schema.COMPACTED, "known", "known_since", "doubted", "found", "refuted")
+"""
+A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open; whether
+that run lacked records of its message (`doubted`), had a finding about it (`found`), and had records that `refuted` its
+path.
+"""
 
 KEYED = (*RECORD, "watched", "stray", "generation", "is_behind", "source_time")
 """A record with the key of its message, whether a tap must see its copy, and whether it arrived out of order."""

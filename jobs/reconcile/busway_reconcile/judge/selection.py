@@ -18,17 +18,11 @@ from busway_reconcile.journal.columns import NUMBER, is_unnumbered, micros, need
 from busway_reconcile.journal.frames import frame_of, join_null_safe, semi_join_null_safe
 from busway_reconcile.journal.hours import hour_of, micros_of
 from busway_reconcile.judge.cache import cut
+from busway_reconcile.judge.messages import RECORD, complete
 from busway_reconcile.judge.ordering import first_position, may_be_later
 from busway_reconcile.judge.tap_periods import Periods, each_period
 from busway_reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
 from busway_reconcile.settings import Settings
-
-RECORD = (*schema.COMPACTED, "known", "known_since", "doubted", "found", "refuted")
-"""
-A selected record: `known` says where it is from (window, open, earlier), `known_since` which run left it open; whether
-that run lacked records of its message (`doubted`), had a finding about it (`found`), and had records that `refuted` its
-path.
-"""
 
 
 class Hours(NamedTuple):
@@ -97,9 +91,11 @@ def open_records(opened: DataFrame | None, changed: DataFrame | None) -> DataFra
     if changed is None:
         return kept
     keys = kept.where("src_seq is not null").select(*NUMBER, "enqueued_time").distinct()
-    timed = semi_join_null_safe(changed, keys, (*NUMBER, "enqueued_time"))
-    untimed = semi_join_null_safe(changed.where("enqueued_time is null"), keys, NUMBER)
-    new = join_null_safe(timed.unionByName(untimed), kept, ("landed", *schema.IDENTITY), "left_anti")
+    # The outcome of another message with this number, of which the entry is here too, says nothing about an open one.
+    numbered = complete(semi_join_null_safe(changed, keys, NUMBER))
+    timed = semi_join_null_safe(numbered, keys, (*NUMBER, "enqueued_time"))
+    found = timed.unionByName(numbered.where("enqueued_time is null"))
+    new = join_null_safe(found, kept, ("landed", *schema.IDENTITY), "left_anti")
     return kept.unionByName(_with_origin(new, "open"))
 
 
