@@ -48,13 +48,16 @@ def containers(storage: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
         each.close()
 
 
-def one_night(containers: Containers, work: Path, day: datetime) -> int:
-    """Run a night on an empty disk; return the exit code."""
+def start(containers: Containers, work: Path, now: datetime, *options: str) -> int:
+    """Run the program on an empty disk; return the exit code."""
     shutil.rmtree(work, ignore_errors=True)
     journal, results = (container.url for container in containers)
-    now = (day + timedelta(days=1, hours=2)).isoformat()
     where = ["--journal", journal, "--results", f"{results}/nightly-runs", "--work", str(work)]
-    return program.run([*where, "--date", day.date().isoformat(), "--now", now, "--memory", "1g"])
+    return program.run([*where, *options, "--now", now.isoformat(), "--memory", "1g"])
+
+
+def one_night(containers: Containers, work: Path, day: datetime) -> int:
+    return start(containers, work, day + timedelta(days=1, hours=2), "--date", day.date().isoformat())
 
 
 def put(container: ContainerClient, folder: Path) -> None:
@@ -107,14 +110,6 @@ def test_the_next_night_downloads_all_that_a_night_published(containers: Contain
     assert {name for name in published if f"{RUNS[0]}/open/" in name}
 
 
-def one_hour(containers: Containers, work: Path, now: datetime) -> int:
-    """Run what is due at *now* on an empty disk; return the exit code."""
-    shutil.rmtree(work, ignore_errors=True)
-    journal, results = (container.url for container in containers)
-    where = ["--journal", journal, "--results", f"{results}/nightly-runs", "--work", str(work)]
-    return program.run([*where, "--hourly", "--now", now.isoformat(), "--memory", "1g"])
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("spark")
 def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, tmp_path: Path) -> None:
@@ -128,11 +123,11 @@ def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, 
     put(journal, journals.write(tmp_path / "written")[0].parents[4])
     hours = [f"{FIRST + hour * 60 * MINUTE:%Y-%m-%dT%H}" for hour in range(5)]
     ended = [f"nightly-runs/runs/{start}--{end}/summary.json" for start, end in pairwise(hours)]
-    assert one_hour(containers, tmp_path / "work", FIRST + 75 * MINUTE) == 0
+    assert start(containers, tmp_path / "work", FIRST + 75 * MINUTE, "--hourly") == 0
     assert [name in names(results) for name in ended] == [True, False, False, False]
     # A start was skipped, and an attempt ended before it had a summary.
     results.upload_blob(ended[1].replace("summary.json", "missing/part-of-an-attempt"), b"")
-    assert one_hour(containers, tmp_path / "work", FIRST + 255 * MINUTE) == 0
+    assert start(containers, tmp_path / "work", FIRST + 255 * MINUTE, "--hourly") == 0
     assert [name in names(results) for name in ended] == [True, True, True, True]
     assert not any(name.endswith("part-of-an-attempt") for name in names(results))
     found = [summary(results, name.split("/")[2]) for name in ended]
@@ -140,7 +135,7 @@ def test_hours_continue_after_each_other_on_empty_disks(containers: Containers, 
     assert [each.previous_run for each in found[1:]] == [each.run for each in found[:-1]]
     # Nothing is done again.
     before = {blob.name: blob.etag for blob in results.list_blobs() if not blob.name.endswith("/lease")}
-    assert one_hour(containers, tmp_path / "work", FIRST + 260 * MINUTE) == 0
+    assert start(containers, tmp_path / "work", FIRST + 260 * MINUTE, "--hourly") == 0
     assert before == {blob.name: blob.etag for blob in results.list_blobs() if not blob.name.endswith("/lease")}
     assert one_night(containers, tmp_path / "work", FIRST) == 0
     night = summary(results, RUNS[0])
