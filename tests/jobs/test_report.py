@@ -241,6 +241,16 @@ def test_a_time_outside_the_calendar_is_shown_as_a_number() -> None:
     assert moment(1_795_132_800_000_000) == "2026-11-20 00:00:00.000"
 
 
+def test_a_chart_has_the_hours_of_the_window_whatever_time_a_record_claims() -> None:
+    summary = sample_summary({"delivered": 10})
+    task = summary.tasks[0]
+    first, last = ({**task.lag_by_hour[0], "hour": hour} for hour in ("1970-01-01T00", "9999-12-30T23"))
+    task.lag_by_hour = [first, *task.lag_by_hour, last]
+    text = render(summary, [], Trend([]))
+    assert len(Page(text).all("svg", **{"class": "lags"})) == 2
+    assert "9999-12-30" not in text
+
+
 @pytest.mark.parametrize("outcome", schema.OUTCOMES)
 def test_a_record_of_each_outcome_is_a_step_whoever_wrote_it(outcome: str) -> None:
     record: dict[str, Any] = dict.fromkeys(schema.COMPACTED) | {

@@ -20,6 +20,8 @@ from busway_reconcile.settings import HELD_HOURS
 _HOUR = timedelta(hours=1)
 _FLUSH = timedelta(minutes=5)
 """The longest time between the two records of a message that is sent at once."""
+_LONGEST = timedelta(days=31)
+"""A record may claim any time: of a longer gap, these are the last hours."""
 
 
 def is_gap(row: Mapping[str, Any]) -> bool:
@@ -33,7 +35,8 @@ def journal_gaps(coverage: Sequence[Mapping[str, Any]], renamed: Mapping[str, st
 
 
 def _journal_gap(row: Mapping[str, Any], task: str) -> Problem:
-    first, last = (hour_of(moment_of(row[name])) for name in ("first", "last"))
+    ends = moment_of(row["first"]), moment_of(row["last"])
+    first, last = hour_of(max(ends[0], ends[1] - _LONGEST)), hour_of(ends[1])
     hours = (*hours_between(start_of(first), start_of(last)), last)
     what = "entries" if row["role"] == "source" else "outcomes"
     text = f"the journal could not be written: records about the {what} of messages are lost"

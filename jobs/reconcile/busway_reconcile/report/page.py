@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -75,7 +76,7 @@ def render(summary: Summary, kinds: Sequence[Kind], trend: Trend) -> str:
         trend_length=NIGHTS,
         tasks=summary.tasks,
         columns=_columns(summary),
-        charted=_charted(summary.tasks),
+        charted=_charted(summary),
         problems=[(kind, advice_on_problem(kind), each) for kind, each in _by_kind(summary.problems).items()],
         problems_shown=_PROBLEMS,
         blind=[task.task for task in summary.tasks if task.evidence.partition(";")[0] == _OWN],
@@ -115,8 +116,14 @@ def _columns(summary: Summary) -> list[tuple[str, str]]:
     return [(name, kind) for name, kind in kinds.items() if name == "delivered" or summary.counts.get(name)]
 
 
-def _charted(tasks: Sequence[TaskSummary]) -> list[TaskSummary]:
-    worth = [task for task in tasks if len(task.lag_by_hour) > 1]
+def _charted(summary: Summary) -> list[TaskSummary]:
+    """Return the tasks to chart, with their lags in the hours of the window: a record may claim any time."""
+    first, last = summary.start[:13], summary.end[:13]
+    in_window = [
+        replace(task, lag_by_hour=[hour for hour in task.lag_by_hour if first <= hour["hour"] < last])
+        for task in summary.tasks
+    ]
+    worth = [task for task in in_window if len(task.lag_by_hour) > 1]
     return sorted(worth, key=lambda task: -sum(hour["messages"] for hour in task.lag_by_hour))[:_CHARTS]
 
 
