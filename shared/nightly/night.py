@@ -184,7 +184,7 @@ class Night:
 
     async def _read(self, results: Results, day: date) -> Result | UnreadableSummary | None:
         try:
-            return await results.result(day)
+            return await results.of_run(run_of(day))
         except UnreadableSummary as error:
             _LOGGER.warning("nightly reconciliation of %s: %s", day, error)
             return error

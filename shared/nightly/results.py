@@ -104,10 +104,6 @@ class Results:
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def result(self, day: date) -> Result | None:
-        """Return the result of the run of *day*, None if missing; raises as `of_run`."""
-        return await self.of_run(run_of(day))
-
     async def of_run(self, run: str) -> Result | None:
         """
         Return the result of the *run* of this name, None if missing.
