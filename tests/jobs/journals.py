@@ -24,32 +24,13 @@ PLAIN_KINDS = (
     "missing", "orphan", "looped", "altered", "duplicated", "out_of_order", "late",
     "filtered", "rejected", "expired", "stopped", "spilled", "in_flight", "expired-unsent", "repaired",
 )  # fmt: skip
-LOSSES = (
-    "outlived",
-    "part_doubled",
-    "renamed",
-    "moved",
-    "other_letter",
-    "accepted_letter",
-    "other_time_letter",
-    "early",
-    "lifeless",
-    "recalled",
-    "retried",
-    "forged",
-    "pathless",
-    "zero_life",
-    "negative_life",
-)
-"""Losses and changes that other records seem to explain."""
-
-KINDS = (*PLAIN_KINDS, "own_path", "altered_property", "tripled", "part_missing", "spilled_of_two", *LOSSES)
-
 VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
+    "own_path": "stopped",
     "altered_property": "altered",
     "tripled": "duplicated",
     "part_missing": "missing",
     "spilled_of_two": "spilled",
+    # Losses and changes that other records seem to explain.
     "outlived": "missing",
     "part_doubled": "missing",
     "renamed": "altered",
@@ -65,8 +46,9 @@ VERDICT_OF = {kind: kind for kind in PLAIN_KINDS} | {
     "pathless": "missing",
     "zero_life": "missing",
     "negative_life": "missing",
-    "own_path": "stopped",
 }
+
+KINDS = tuple(VERDICT_OF)
 
 WITHOUT_TAPS = {"renamed": "delivered", "moved": "delivered", "accepted_letter": "delivered", "recalled": "undecided"}
 """Where only a tap at the target shows the fault."""
