@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from busway_reconcile.session import QUICK_START, fit, local_session
 
-# These use the app: its packages, and syntax that is newer than the Python of Spark 3.5.
+# This uses the app: its packages, and syntax that is newer than the Python of Spark 3.5.
 _HAS_APP = sys.version_info >= (3, 12) and find_spec("msgspec") is not None
-collect_ignore = [] if _HAS_APP else ["test_losses.py", "test_replays.py"]
+collect_ignore = [] if _HAS_APP else ["test_losses.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.settings import Settings
-from shared.amqp import sections
+from shared.amqp import map_section, sections
 from shared.amqp.values import Value, long, string, timestamp
 from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
@@ -31,6 +31,7 @@ from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
 from shared.message.arrival import Origin
 from shared.message.loop_prevention import LoopGuard
+from shared.message.replay import REPLAY, replay_name
 from shared.message.ttl import Remaining
 from shared.protocols import Output
 from shared.rules.rule import parse_filter
@@ -274,3 +275,38 @@ def test_a_night_with_records_of_the_future_is_not_clean_and_its_messages_are_ju
     (task,) = later.summary.tasks
     assert task.verdicts == {"missing": 1, "delivered": 1}
     assert verdicts(later) == {("copy", 5): "missing"}
+
+
+REPLAYING = replay_name("copy", "20261123T080000Z")
+
+
+def marked(content: bytes, key: str) -> bytes:
+    """Return a message as `busway replay` sends it through its task."""
+    raw = sections.split(content)
+    mark = {REPLAY: string(f"{REPLAYING}/{key}")}
+    raw.application_properties = map_section.edited(raw.application_properties, b"\x00\x53\x74", mark, string)
+    return raw.encode()
+
+
+@pytest.mark.slow
+def test_a_replay_is_counted_apart_and_a_copy_that_it_lost_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    day = Day()
+    messages = [day.message(number, session_id="s") for number in range(1, 6)]
+    for message in messages:
+        day.deliver(message)
+        day.clock.advance(60)
+    day.clock.advance(600)
+    for number, message in enumerate(messages):
+        output = OutputThatAccepts()
+        day.deliver(marked(message, str(number)), task=REPLAYING, output=output, is_repair=True)
+        if number != 2:
+            day.see([copy.content for copy in output.accepted["orders"]])
+        day.clock.advance(120)
+    write(tmp_path / "journal", day.sink.kept)
+    result = run(spark, tmp_path)
+    assert {task.task: task.verdicts for task in result.summary.tasks} == {
+        "copy": {"delivered": 5},
+        REPLAYING: {"replayed": 4, "missing": 1},
+    }
+    assert verdicts(result)[REPLAYING, 3] == "missing"
+    assert result.summary.problems == []
