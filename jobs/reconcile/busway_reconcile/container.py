@@ -57,8 +57,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         client, prefix = container(options.results, connection)
         with client, _leased(client, prefix) as check:
-            if options.hourly:
-                _report_silence(client, prefix, now)
+            if options.hourly and (text := silence(client, prefix, now)) is not None:
+                say(f"reconcile: {text}")
             of_journal, prefix_of_journal = container(options.journal, connection)
             with of_journal:
                 hours = [*hours_between(oldest, window.end), *future_hours(now)]
@@ -86,15 +86,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return PUBLISHED
 
 
-def _report_silence(client: ContainerClient, prefix: str, now: datetime) -> None:
-    try:
-        text = silence(client, prefix, now)
-    except AzureError as error:
-        raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
-    if text is not None:
-        say(f"reconcile: {text}")
-
-
 def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
     """
     Return what is to be said about the timer of the app if it stands still, None if it runs; raises AzureError.
@@ -114,11 +105,13 @@ def silence(client: ContainerClient, prefix: str, now: datetime) -> str | None:
 
 @contextmanager
 def _leased(client: ContainerClient, prefix: str) -> Iterator[Callable[[], None]]:
+    """Hold the lease; raises ResultsUnreachable also for an error of the SDK within the context."""
     try:
         with leased(client, prefix, say) as check:
             yield check
     except AzureError as error:
-        raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {_code(error)}") from error
+        code = getattr(error, "error_code", None) or type(error).__name__
+        raise ResultsUnreachable(f"{client.url.split('?', maxsplit=1)[0]}: {code}") from error
 
 
 def _is_counted(out: Path, end: datetime) -> bool:
@@ -135,7 +128,6 @@ class Results:
         self._client = client
         self._prefix = f"{prefix}/" if prefix else ""
         self._folder = folder
-        self._where = client.url.split("?", maxsplit=1)[0]
         self._downloaded: dict[str, tuple[int, int] | None] = {}
 
     def download(self, earliest: str, *, without: str | None) -> None:
@@ -145,25 +137,22 @@ class Results:
         Of the runs of hours, only what later runs read; what an attempt without a summary left is to be deleted.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        try:
-            for top in ("compacted/", "manifests/", "runs/"):
-                listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
-                names = [str(blob.name) for blob in listed if not _is_folder(blob)]
-                found = {name.removeprefix(self._prefix) for name in names}
-                for name in found:
-                    run, _, rest = name.removeprefix(top).partition("/")
-                    is_torn = top == "runs/" and f"{top}{run}/{SUMMARY}" not in found
-                    if is_torn or name.startswith(f"runs/{without}/"):
-                        self._downloaded[name] = None
-                    elif top == "runs/" and _is_hour(run) and not rest.startswith((SUMMARY, "open/")):
-                        continue
-                    elif name.endswith((f"/{SUMMARY}", f"/{ADDRESS_FILE}")) or _hour(name) >= earliest:
-                        self._downloaded[name] = (0, 0)
-            wanted = [name for name, state in self._downloaded.items() if state is not None]
-            with ThreadPoolExecutor(_CONCURRENT) as pool:
-                self._downloaded |= dict(pool.map(self._download_blob, wanted))
-        except AzureError as error:
-            raise ResultsUnreachable(f"{self._where}: {_code(error)}") from error
+        for top in ("compacted/", "manifests/", "runs/"):
+            listed = self._client.list_blobs(name_starts_with=f"{self._prefix}{top}", include=["metadata"])
+            names = [str(blob.name) for blob in listed if not _is_folder(blob)]
+            found = {name.removeprefix(self._prefix) for name in names}
+            for name in found:
+                run, _, rest = name.removeprefix(top).partition("/")
+                is_torn = top == "runs/" and f"{top}{run}/{SUMMARY}" not in found
+                if is_torn or name.startswith(f"runs/{without}/"):
+                    self._downloaded[name] = None
+                elif top == "runs/" and _is_hour(run) and not rest.startswith((SUMMARY, "open/")):
+                    continue
+                elif name.endswith((f"/{SUMMARY}", f"/{ADDRESS_FILE}")) or _hour(name) >= earliest:
+                    self._downloaded[name] = (0, 0)
+        wanted = [name for name, state in self._downloaded.items() if state is not None]
+        with ThreadPoolExecutor(_CONCURRENT) as pool:
+            self._downloaded |= dict(pool.map(self._download_blob, wanted))
 
     def publish(self) -> None:
         """
@@ -175,14 +164,11 @@ class Results:
         local = {name: self._state(name) for name in self._names()}
         gone = [name for name in self._downloaded if name not in local]
         changed = [name for name, state in local.items() if state != self._downloaded.get(name)]
-        try:
-            with ThreadPoolExecutor(_CONCURRENT) as pool:
-                for step in _in_order({*gone, *(name for name in changed if name in self._downloaded)}):
-                    list(pool.map(self._delete, step))
-                for step in reversed(_in_order(changed)):
-                    list(pool.map(self._upload, step))
-        except AzureError as error:
-            raise ResultsUnreachable(f"{self._where}: {_code(error)}") from error
+        with ThreadPoolExecutor(_CONCURRENT) as pool:
+            for step in _in_order({*gone, *(name for name in changed if name in self._downloaded)}):
+                list(pool.map(self._delete, step))
+            for step in reversed(_in_order(changed)):
+                list(pool.map(self._upload, step))
 
     def _names(self) -> list[str]:
         files = (path for path in self._folder.rglob("*") if path.is_file() and not path.name.startswith("."))
@@ -231,10 +217,6 @@ def _is_hour(run: str) -> bool:
 def _hour(name: str) -> str:
     found = _HOUR.search(name)
     return found[0] if found else ""
-
-
-def _code(error: AzureError) -> str:
-    return str(getattr(error, "error_code", None) or type(error).__name__)
 
 
 def _parser() -> argparse.ArgumentParser:

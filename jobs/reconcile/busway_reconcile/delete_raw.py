@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -25,13 +24,6 @@ from busway_reconcile.session import QUICK_START, configure, local_session
 from busway_reconcile.storage import Storage
 
 _COULD_NOT = 2
-
-
-class _Journal(NamedTuple):
-    """The journal as Spark reads it, and what deletes a file of the container that it was downloaded from."""
-
-    folder: str
-    delete: Callable[[JournalFile], bool] | None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,12 +49,12 @@ def _run(options: argparse.Namespace) -> None:
     if not hours:
         say(f"no hour before {options.before} is compacted in {options.out}: run busway reconcile for its day first")
         return
-    journal = _journal(options.journal, Path(options.staging), hours)
+    folder, delete = _journal(options.journal, Path(options.staging), hours)
     by_day: dict[str, list[JournalFile]] = defaultdict(list)
     changed = 0
-    for file in deletable_raw(spark, storage.absolute(journal.folder), compacted, hours):
+    for file in deletable_raw(spark, storage.absolute(folder), compacted, hours):
         if options.yes:
-            if journal.delete is not None and not journal.delete(file):
+            if delete is not None and not delete(file):
                 changed += 1
                 continue
             storage.delete(file.file.path)
@@ -89,15 +81,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _journal(journal: str, staging: Path, hours: Sequence[str]) -> _Journal:
+def _journal(journal: str, staging: Path, hours: Sequence[str]) -> tuple[str, Callable[[JournalFile], bool] | None]:
+    """Return the journal as Spark reads it, and what deletes a file of the container that it was downloaded from."""
     if urlsplit(journal).scheme not in ("http", "https"):
-        return _Journal(journal, None)
+        return journal, None
     # Imported here: a cluster reads abfss without the storage SDK.
     from busway_reconcile.read.staging import container, delete_unchanged, stage  # noqa: PLC0415
 
     client, prefix = container(journal, os.environ.get(CONNECTION_SETTING))
     stage(client, prefix, staging, hours=hours, progress=say)
-    return _Journal(str(staging), lambda each: delete_unchanged(client, prefix, each.state.path, each.file))
+    return str(staging), (lambda each: delete_unchanged(client, prefix, each.state.path, each.file))
 
 
 def _session(options: argparse.Namespace) -> SparkSession:

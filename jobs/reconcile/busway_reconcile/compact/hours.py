@@ -165,7 +165,7 @@ def _delete_abandoned(storage: Storage, folder: str, now: datetime) -> None:
 
 
 def _commit(storage: Storage, records: str, folder: str, hour: Hour) -> None:
-    _delete_marker(storage, folder, hour.hour)
+    storage.delete(_marker_path(folder, hour.hour))
     target = f"{folder}/{RECORDS}/landed={hour.hour}"
     storage.delete(target)
     if storage.exists(records):
@@ -199,11 +199,6 @@ def _read_marker(storage: Storage, folder: str, hour: str) -> Hour | None:
 def _write_marker(storage: Storage, folder: str, hour: Hour) -> None:
     """Mark *hour* as compacted in *folder*."""
     storage.write(_marker_path(folder, hour.hour), json.dumps(hour._asdict(), indent=1))
-
-
-def _delete_marker(storage: Storage, folder: str, hour: str) -> None:
-    """Mark *hour* as not compacted in *folder*."""
-    storage.delete(_marker_path(folder, hour))
 
 
 def _marker_path(folder: str, hour: str) -> str:

@@ -18,8 +18,6 @@ class TaskActivity:
     targets: set[str] = field(default_factory=set)
     first: datetime | None = None
     last: datetime | None = None
-    received: int = 0
-    outcomes: int = 0
     source_taps: set[str] = field(default_factory=set)
     target_taps: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     peeks: set[str] = field(default_factory=set)
@@ -68,10 +66,6 @@ def activity_by_task(coverage: Iterable[Mapping[str, Any]]) -> dict[str, TaskAct
         if row["observer"] == "task":
             one.first = first if one.first is None else min(one.first, first)
             one.last = last if one.last is None else max(one.last, last)
-            if row["outcome"] == "received":
-                one.received += row["n"]
-            else:
-                one.outcomes += row["n"]
             # A message that an instance only remembers to have sent has no target on record.
             if row["outcome"] == "sent" and row["target"] is not None:
                 one.targets.add(row["target"])
