@@ -5,6 +5,7 @@ Arrow parses a block of lines at once if each line is exactly one object, each f
 complete. Any other block is parsed line by line, which shows what is wrong with which line.
 """
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -119,7 +120,7 @@ def _read(text: bytes, fields: pa.Schema, *, unexpected: Literal["error", "ignor
 
 def _by_line(text: bytes, troubles: dict[str, int]) -> pa.Table:
     rows = []
-    for line in text.split(b"\n"):
+    for line in io.BytesIO(text):
         # An empty line is no fault.
         if line.strip():
             found = _record(line)
