@@ -39,6 +39,9 @@ _KNOWN = {"v": [schema.VERSION], "role": schema.ROLES, "observer": schema.OBSERV
 COMPACTED = pa.schema([(field.name, _COMPACTED.get(field.name, field.type)) for field in _RAW])
 """Compacted records without `landed`, which the name of their folder has."""
 
+_SHORTEST = 100
+"""Bytes of a record, at least."""
+
 _DIGITS = 16
 """Digits of a number of 64 bits in hexadecimal."""
 
@@ -80,6 +83,9 @@ def _by_block(text: bytes, fields: set[str]) -> pa.Table:
     lines = text.count(b"\n")
     # Arrow would also take one object on two lines, and two objects on one.
     if not text.startswith(b"{") or not text.endswith(b"}\n") or text.count(b"}\n{") != lines - 1:
+        raise _NotFaultless
+    # It would also take a gigabyte for millions of empty objects: each has all columns.
+    if lines * _SHORTEST > len(text):
         raise _NotFaultless
     if not text.isascii():
         text.decode()  # Arrow would take invalid UTF-8
