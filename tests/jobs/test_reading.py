@@ -154,6 +154,12 @@ def test_a_member_that_becomes_a_thousand_times_as_many_bytes_is_not_unpacked() 
     assert peak < 400 << 20
 
 
+def test_empty_objects_do_not_become_a_table_of_all_columns() -> None:
+    with pytest.raises(reader._NotFaultless):
+        reader._by_block(b"{}\n" * 1000, set())
+    assert read([b"{}"] * 1000, block=1 << 20) == ([], {"malformed": 1000})
+
+
 def test_the_time_to_read_members_grows_linearly_with_their_number() -> None:
     member = gzip.compress(random.Random(0).randbytes(7000), 1)
 

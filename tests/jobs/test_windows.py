@@ -286,9 +286,3 @@ def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession,
     assert sorted(problem.kind for problem in later.problems_of_previous) == ["not-reconciled", "unreadable-summary"]
     assert any(f"/runs/{latest}/summary.json" in problem.where for problem in later.problems_of_previous)
     assert conclude([], later.problems_of_previous)[0] == 2
-
-
-@pytest.mark.parametrize(("start", "end"), [(0, 0), (2, 1)])
-def test_a_window_begins_before_it_ends(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="start to be before the end"):
-        Window(START + timedelta(hours=start), START + timedelta(hours=end))
