@@ -113,6 +113,14 @@ class Journals:
             | more,
         )
 
+    def carried(
+        self, seq: int, enqueued: datetime, at: datetime | None = None, after: timedelta = timedelta(), **more: Any
+    ) -> None:
+        """Add that a message was received *at* a time, or when it was enqueued, and sent *after* that."""
+        received = at or enqueued
+        self.received(seq, enqueued, received, **more)
+        self.outcome(seq, received + after)
+
     def entered_tap(self, seq: int, enqueued: datetime, at: datetime, **more: Any) -> None:
         view = {"tgt_part": 0, "tgt_seq": seq, "tgt_enqueued_time": us(enqueued), "tap": "watch-source"}
         seen = {"role": "source", "observer": "tap", "outcome": "seen"}
@@ -250,8 +258,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
                 for attempt in (2, 3) if kind == "tripled" else (2,):
                     again = arrival + timedelta(minutes=chance.randrange(1, 20) * (attempt - 1), milliseconds=attempt)
                     if not taps:
-                        journals.received(seq, at, again, **more, attempt=attempt)
-                        journals.outcome(seq, again)
+                        journals.carried(seq, at, again, **more, attempt=attempt)
                     arrivals.append((again, {"seq": seq, "enqueued": at, **more}))
             case "out_of_order":
                 later = seq + 1
@@ -358,8 +365,7 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
         at = start + timedelta(hours=hour, minutes=5 if hour else 1)
         if taps:
             journals.entered_tap(seq, at, at)
-        journals.received(seq, at, at)
-        journals.outcome(seq, at + timedelta(seconds=1))
+        journals.carried(seq, at, after=timedelta(seconds=1))
         arrivals.append((at + timedelta(seconds=1), {"seq": seq, "enqueued": at}))
         plan[seq] = "delivered"
     if taps:

@@ -16,8 +16,7 @@ def running(journals: Journals, *, hours: int = 4, since: int = 0, is_seen: bool
     """Return *journals* with a message in each hour, which the tap at the target sees if *is_seen*."""
     for hour in range(since, hours):
         at = START + hour * HOUR + MINUTE
-        journals.received(AWAKE + hour, at, at)
-        journals.outcome(AWAKE + hour, at + SECOND)
+        journals.carried(AWAKE + hour, at, after=SECOND)
         if is_seen:
             journals.arrived_tap(AWAKE + hour, at, at + SECOND)
     return journals

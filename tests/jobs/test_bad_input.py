@@ -96,8 +96,7 @@ def observe_for_a_while(folder: Path) -> None:
         tapped = of_task(name)
         for number in range(12):
             at = START + 15 * number * MINUTE
-            tapped.received(number, at, at)
-            tapped.outcome(number, at)
+            tapped.carried(number, at)
             if number // 4 in observed_hours:
                 tapped.arrived_tap(number, at, at)
         tapped.write(folder)
@@ -116,8 +115,7 @@ def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSe
     ahead = of_task("clock-ahead")
     for seq in range(1, 30):
         at = START + MINUTE * seq
-        ahead.received(seq, at + timedelta(minutes=5), at)
-        ahead.outcome(seq, at)
+        ahead.carried(seq, at + timedelta(minutes=5), at)
     ahead.write(tmp_path / "journal")
     silent, _ = planted(["delivered"] * 100, taps=True, hours=2, task="silent")
     silent.records = [

@@ -58,8 +58,7 @@ def journals() -> Journals:
     made = Journals()
     for number in range(40):
         at = START + number * HOUR / 20
-        made.received(1 + number, at, at)
-        made.outcome(1 + number, at)
+        made.carried(1 + number, at)
     return made
 
 

@@ -89,8 +89,7 @@ def test_the_next_night_downloads_all_that_a_night_published(containers: Contain
     journals = Journals()
     for number in range(4):
         at = FIRST + 5 * number * MINUTE
-        journals.received(1 + number, at, at + MINUTE)
-        journals.outcome(1 + number, at + MINUTE)
+        journals.carried(1 + number, at, at + MINUTE)
     journals.received(500, FIRST + MINUTE, FIRST + MINUTE)
     journals.received(501, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
     put(journal, journals.write(tmp_path / "written")[0].parents[4])

@@ -101,8 +101,7 @@ def remember_a_part_without_a_record(folder: Path) -> Plan:
 def lose_a_copy_and_remember_that_it_was_sent(folder: Path) -> Plan:
     """Write a message that was delivered again, and whose copy the tap at its target never saw."""
     journals = running(of_task("remembered-and-gone"), is_seen=True)
-    journals.received(1, AT, AT)
-    journals.outcome(1, AT + SECOND)
+    journals.carried(1, AT, after=SECOND)
     journals.received(1, AT, AT + MINUTE)
     journals.outcome(1, AT + MINUTE, remembered=True, check=None, target=None)
     journals.write(folder)
@@ -183,8 +182,7 @@ def answer_the_last_message_late(folder: Path) -> Plan:
     """Write a lost message, and after it one that a tap saw at once, although the task got the answer much later."""
     journals = running(of_task("late-answer"), hours=2, is_seen=True)
     at = START + 2 * HOUR
-    journals.received(1, at, at)
-    journals.outcome(1, at + SECOND)
+    journals.carried(1, at, after=SECOND)
     journals.received(2, at + 5 * SECOND, at + 5 * SECOND)
     journals.arrived_tap(2, at + 5 * SECOND, at + 6 * SECOND)
     journals.outcome(2, at + 3 * MINUTE)
@@ -195,10 +193,8 @@ def answer_the_last_message_late(folder: Path) -> Plan:
 def send_a_lost_message_again_after_the_tap_ended(folder: Path) -> Plan:
     """Write a message that a running tap never saw, and that was sent again when the tap had ended."""
     journals = running(of_task("again-after-tap"), hours=2, is_seen=True)
-    journals.received(1, AT, AT)
-    journals.outcome(1, AT + SECOND)
-    journals.received(1, AT, AT + 2 * HOUR)
-    journals.outcome(1, AT + 2 * HOUR + SECOND)
+    journals.carried(1, AT, after=SECOND)
+    journals.carried(1, AT, AT + 2 * HOUR, after=SECOND)
     running(journals, hours=3, since=2)
     journals.write(folder)
     return {journals.task: {1: "missing", AWAKE + 2: "undecided"}}
@@ -219,8 +215,7 @@ def see_a_copy_without_its_partition(folder: Path) -> Plan:
 def see_a_copy_nowhere(folder: Path) -> Plan:
     """Write a second copy of a message that a tap saw, it does not say where."""
     journals = running(of_task("nowhere"), is_seen=True)
-    journals.received(1, AT, AT)
-    journals.outcome(1, AT + SECOND)
+    journals.carried(1, AT, after=SECOND)
     for target in (journals.target, None):
         journals.arrived_tap(1, AT, AT + SECOND, target=target)
     journals.write(folder)

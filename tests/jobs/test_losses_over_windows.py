@@ -23,12 +23,6 @@ Plan = Mapping[str, Sequence[Mapping[str, int]]]
 """By task, the messages that did not simply arrive, by verdict, in each window of two hours; the last holds on."""
 
 
-def carry(journals: Journals, seq: int, at: datetime, after: timedelta = SECOND, **more: Any) -> None:
-    """Write that a message was received at once, and sent *after* that."""
-    journals.received(seq, at, at, **more)
-    journals.outcome(seq, at + after)
-
-
 def enter(journals: Journals, seq: int, at: datetime, *, seen: timedelta | None, **more: Any) -> None:
     """Write that a message entered: a tap with numbers of its own saw it after the time *seen*, or None."""
     if seen is not None:
@@ -56,8 +50,8 @@ def nameless(journals: Journals, seq: int, at: datetime, *, seen: timedelta | No
 def start_a_tap(folder: Path) -> Plan:
     """Write a message in flight that was sent before the tap at its target started: only one run can say so."""
     journals = running(of_task("new-tap"), hours=6)
-    carry(journals, 1, START + 90 * MINUTE)
-    carry(journals, 2, START + 110 * MINUTE)
+    journals.carried(1, START + 90 * MINUTE, after=SECOND)
+    journals.carried(2, START + 110 * MINUTE, after=SECOND)
     journals.arrived_tap(2, START + 110 * MINUTE, START + 110 * MINUTE + SECOND)
     for hour in range(2, 6):
         journals.arrived_tap(AWAKE + hour, START + hour * HOUR + MINUTE, START + hour * HOUR + MINUTE + SECOND)
@@ -78,8 +72,7 @@ def see_what_has_no_number(folder: Path) -> Plan:
         late = {"seen": later, "received": soon} if nth % 3 else {"seen": soon, "received": later}
         nameless(clean, 1 + nth, EDGE + second * SECOND, **late)
     enter(clean, 50, EDGE - SECOND, seen=5 * MINUTE)
-    clean.received(50, EDGE - SECOND, EDGE - SECOND)
-    clean.outcome(50, EDGE - SECOND)
+    clean.carried(50, EDGE - SECOND)
     # One of many is lost: no younger one, which could be in flight in each run, takes its place.
     many = tapped_at_source("one-of-many")
     for nth in range(1, 600):
@@ -103,7 +96,7 @@ def see_what_has_no_number(folder: Path) -> Plan:
 def use_a_number_for_two_messages(folder: Path) -> Plan:
     """Write the outcome of an earlier message with the number of a lost one: the entity was created again."""
     journals = running(of_task("created-twice"), hours=5)
-    carry(journals, 5, START + HOUR - 10 * SECOND, 20 * SECOND)
+    journals.carried(5, START + HOUR - 10 * SECOND, after=20 * SECOND)
     journals.received(5, EDGE - 10 * SECOND, EDGE + 10 * SECOND)
     journals.write(folder)
     return {journals.task: [{}, {"missing": 1}]}
@@ -116,7 +109,7 @@ def use_the_number_of_an_open_message(folder: Path) -> Plan:
     again, copied = EDGE - 15 * MINUTE, EDGE + 20 * MINUTE
     journals.received(5, again, again)
     held = journals.batches
-    carry(journals, 5, again, attempt=2)
+    journals.carried(5, again, after=SECOND, attempt=2)
     journals.outcome(5, copied, batch_id=held)
     journals.write(folder)
     return {journals.task: [{"missing": 1}, {"missing": 1, "duplicated": 1}, {"missing": 1}]}
@@ -125,11 +118,10 @@ def use_the_number_of_an_open_message(folder: Path) -> Plan:
 def use_the_number_of_a_finding(folder: Path) -> Plan:
     """Write a late message, and a later one with its number of which a copy comes in the next window."""
     journals = running(of_task("created-after-a-finding"))
-    carry(journals, 7, AT, 25 * MINUTE)
+    journals.carried(7, AT, after=25 * MINUTE)
     again = EDGE - 20 * MINUTE
-    carry(journals, 7, again)
-    journals.received(7, again, EDGE + 10 * MINUTE, attempt=2)
-    journals.outcome(7, EDGE + 10 * MINUTE)
+    journals.carried(7, again, after=SECOND)
+    journals.carried(7, again, EDGE + 10 * MINUTE, attempt=2)
     journals.write(folder)
     return {journals.task: [{"late": 1}, {"duplicated": 1}, {}]}
 
@@ -141,11 +133,10 @@ def rename_the_task_of_an_entity_that_is_created_again(folder: Path) -> Plan:
         for name in ("old-name", "new-name")
     )
     for seq in range(1, 9):
-        carry(old, seq, AT + seq * MINUTE)
-        carry(new, seq, EDGE + (10 + seq) * MINUTE)
+        old.carried(seq, AT + seq * MINUTE, after=SECOND)
+        new.carried(seq, EDGE + (10 + seq) * MINUTE, after=SECOND)
     old.received(9, EDGE - 5 * MINUTE, EDGE - 5 * MINUTE)
-    new.received(9, EDGE - 5 * MINUTE, EDGE + 2 * MINUTE, attempt=2)
-    new.outcome(9, EDGE + 2 * MINUTE)
+    new.carried(9, EDGE - 5 * MINUTE, EDGE + 2 * MINUTE, attempt=2)
     old.write(folder, name="old")
     new.write(folder, name="new")
     return {"old-name": [{"in_flight": 1}, {}]}
@@ -154,8 +145,8 @@ def rename_the_task_of_an_entity_that_is_created_again(folder: Path) -> Plan:
 def remove_a_tap(folder: Path) -> Plan:
     """Write a message that a tap did not see before it was removed, and one that was sent after its last record."""
     journals = running(of_task("untapped"), hours=2, is_seen=True)
-    carry(journals, 1, AT)
-    carry(journals, 2, EDGE - 5 * MINUTE)
+    journals.carried(1, AT, after=SECOND)
+    journals.carried(2, EDGE - 5 * MINUTE, after=SECOND)
     running(journals, since=2, hours=3)
     journals.write(folder)
     return {journals.task: [{"missing": 1, "in_flight": 1}, {"missing": 1}]}
@@ -226,7 +217,7 @@ def work_while_a_message_lives(folder: Path) -> Plan:
     journals.received(1, at, at, expires_at=us(at + 5 * MINUTE))
     journals.outcome(1, at + SECOND, "retry", stage="sent", reason="the target is away")
     for seq, minutes in ((2, 2), (3, 20)):
-        carry(journals, seq, at + minutes * MINUTE)
+        journals.carried(seq, at + minutes * MINUTE, after=SECOND)
     journals.write(folder)
     return {journals.task: [{"in_flight": 1}, {"missing": 1}]}
 
@@ -235,7 +226,7 @@ def remember_what_was_sent(folder: Path) -> Plan:
     """Write messages that an instance remembers to have sent: these records have no target, and need none."""
     journals = running(of_task("delivered-again"))
     again: Record = {"remembered": True, "check": None, "target": None}
-    carry(journals, 1, AT)
+    journals.carried(1, AT, after=SECOND)
     journals.received(1, AT, AT + MINUTE)
     journals.outcome(1, AT + MINUTE, **again)
     # Another copy of its envelope, which came in a message of its own.
@@ -249,7 +240,7 @@ def use_the_number_of_a_lost_message(folder: Path) -> Plan:
     """Write a lost message, and one with its number that arrived, in hours that get another file later."""
     journals = running(of_task("created-soon"))
     journals.received(5, AT, AT)
-    carry(journals, 5, AT + HOUR)
+    journals.carried(5, AT + HOUR, after=SECOND)
     journals.write(folder)
     return {journals.task: [{"missing": 1}]}
 

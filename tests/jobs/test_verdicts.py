@@ -130,8 +130,7 @@ def two_tasks_to_one_target(folder: Path) -> dict[str, dict[int, str]]:
         at = START + 10 * timedelta(minutes=nth + 1)
         for journals, seq in ((other, 1000 + nth), (one, 1 + nth)):
             # Of one session, so that the numbers of both go up and down.
-            journals.received(seq, at, at, order_key="both")
-            journals.outcome(seq, at)
+            journals.carried(seq, at, order_key="both")
             if seq != 5:
                 one.arrived_tap(seq, at, at, order_key="both")
     one.arrived_tap(99, START + HOUR, START + HOUR)

@@ -75,8 +75,7 @@ def rename(folder: Path) -> None:
     old, new = of_task("orders-old", "renamed"), of_task("orders-new", "renamed", "wn2-1")
     steady(old, 1, START)
     old.received(501, edge, edge)
-    new.received(501, edge, SECOND + MINUTE, attempt=2)
-    new.outcome(501, SECOND + MINUTE)
+    new.carried(501, edge, SECOND + MINUTE, attempt=2)
     steady(new, 1001, SECOND)
     old.write(folder / "journal")
     new.write(folder / "journal", name="wn2")
@@ -89,8 +88,7 @@ def create_again(folder: Path) -> None:
     steady(journals, 1, START + timedelta(hours=1), hours=1, order_key="s")
     for nth, (seq, seconds) in enumerate([(1, 0), (3, 2), (2, 1), (4, 3)]):
         enqueued = SECOND - timedelta(seconds=20 - seconds)
-        journals.received(seq, enqueued, SECOND - timedelta(seconds=10 - nth), order_key="s")
-        journals.outcome(seq, SECOND - timedelta(seconds=10 - nth))
+        journals.carried(seq, enqueued, SECOND - timedelta(seconds=10 - nth), order_key="s")
     journals.write(folder / "journal")
 
 
@@ -135,8 +133,7 @@ def read_a_hub_again(folder: Path) -> None:
     east, lake = of_task("to-east", "hub"), of_task("to-lake", "hub", "wn2-1")
     for seq in range(1, 6):
         a_message(east, seq, SECOND - (10 - seq) * MINUTE)
-        lake.received(seq, SECOND - (10 - seq) * MINUTE, SECOND + MINUTE)
-        lake.outcome(seq, SECOND + MINUTE)
+        lake.carried(seq, SECOND - (10 - seq) * MINUTE, SECOND + MINUTE)
     east.write(folder / "journal")
     lake.write(folder / "journal", name="wn2")
 
@@ -164,13 +161,11 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     journals.batches += 1
     journals.outcome(504, SECOND + 10 * MINUTE)
     a_message(journals, 505, START + 31 * MINUTE)
-    journals.received(505, START + 31 * MINUTE, SECOND + 11 * MINUTE, attempt=2)
-    journals.outcome(505, SECOND + 11 * MINUTE)
+    journals.carried(505, START + 31 * MINUTE, SECOND + 11 * MINUTE, attempt=2)
     # After a later message of its session that arrived in the first window.
     a_message(journals, 507, START + 41 * MINUTE, order_key="s")
     journals.received(506, START + 40 * MINUTE, SECOND - 10 * MINUTE, order_key="s")
-    journals.received(506, START + 40 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
-    journals.outcome(506, SECOND + 2 * MINUTE)
+    journals.carried(506, START + 40 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
     # Nine days old when it was received, and lost.
     journals.received(508, START - timedelta(days=9), edge)
     reject_an_unreadable_one(journals)
