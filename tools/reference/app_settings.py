@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from busway_reconcile.delete_raw import CONNECTION_SETTING
+from busway_reconcile.__main__ import CONNECTION_SETTING
 from cli.local_faults import STACK_SETTING
 from cli.silence import FIRST_SECONDS
 from cli.silence import SETTING as SILENCE
