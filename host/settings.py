@@ -12,27 +12,34 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from host.retry import UNLIMITED, RetryPolicy
 from shared.durations import parse_timespan
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
 # Flex Consumption, Premium and Dedicated plans; a Consumption plan has five minutes.
 DEFAULT_FUNCTION_TIMEOUT = timedelta(minutes=30)
 _NO_TIMEOUT = "-1"
 _OVERRIDES = "azurefunctionsjobhost"
-_TRY_TIMEOUT = timedelta(seconds=60)
+# Timeout.InfiniteTimeSpan of .NET.
+_ENDLESS = ("-00:00:00.001", "-00:00:00.0010000")
+_LONGEST_BATCH_WAIT = timedelta(seconds=150)
+_LARGEST_QUEUE_BATCH = 32
+_FROM_ZERO = ("prefetch_count", "new_batch_threshold")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceBusOptions:
-    """`extensions.serviceBus` of host.json."""
+    """`extensions.serviceBus` of host.json; a renewal of `timedelta.max` never ends."""
 
     prefetch_count: int = 0
     max_auto_lock_renewal_duration: timedelta = timedelta(minutes=5)
@@ -42,7 +49,7 @@ class ServiceBusOptions:
     max_message_batch_size: int = 1000
     min_message_batch_size: int = 1
     max_batch_wait_time: timedelta = timedelta(seconds=30)
-    session_idle_timeout: timedelta = _TRY_TIMEOUT
+    session_idle_timeout: timedelta = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class EventHubsOptions:
     """`extensions.eventHubs` of host.json; initial_offset is where a partition without a checkpoint starts."""
 
     max_event_batch_size: int = 100
+    min_event_batch_size: int = 1
+    max_wait_time: timedelta = timedelta(seconds=60)
     prefetch_count: int = 300
     batch_checkpoint_frequency: int = 1
     initial_offset: str = "fromStart"
@@ -138,29 +147,9 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
             _override(content, keys, value)
     document = _Section(content, "host.json", [])
     extensions = document.section("extensions")
-    service_bus = extensions.section("serviceBus")
-    event_hubs = extensions.section("eventHubs")
-    offset = event_hubs.section("initialOffsetOptions")
-    idle = service_bus.duration("sessionIdleTimeout", _TRY_TIMEOUT)
     options = HostOptions(
-        ServiceBusOptions(
-            prefetch_count=service_bus.integer("prefetchCount", 0, 0),
-            max_auto_lock_renewal_duration=service_bus.duration("maxAutoLockRenewalDuration", timedelta(minutes=5)),
-            max_concurrent_calls=service_bus.integer("maxConcurrentCalls", ServiceBusOptions().max_concurrent_calls, 1),
-            max_concurrent_sessions=service_bus.integer("maxConcurrentSessions", 8, 1),
-            max_concurrent_calls_per_session=service_bus.integer("maxConcurrentCallsPerSession", 1, 1),
-            max_message_batch_size=service_bus.integer("maxMessageBatchSize", 1000, 1),
-            min_message_batch_size=service_bus.integer("minMessageBatchSize", 1, 1),
-            max_batch_wait_time=service_bus.duration("maxBatchWaitTime", timedelta(seconds=30)),
-            session_idle_timeout=idle,
-        ),
-        EventHubsOptions(
-            max_event_batch_size=event_hubs.integer("maxEventBatchSize", 100, 1),
-            prefetch_count=event_hubs.integer("prefetchCount", 300, 0),
-            batch_checkpoint_frequency=event_hubs.integer("batchCheckpointFrequency", 1, 1),
-            initial_offset=offset.choice("type", "fromStart", ("fromStart", "fromEnd", "fromEnqueuedTime")),
-            initial_enqueued_time=offset.moment("enqueuedTimeUtc"),
-        ),
+        _service_bus(extensions.section("serviceBus")),
+        _event_hubs(extensions.section("eventHubs")),
         _queues(extensions.section("queues")),
         extensions.section("http").text("routePrefix", "api").strip("/"),
         _function_timeout(document),
@@ -172,16 +161,37 @@ def load_host_options(app_folder: Path, settings: Mapping[str, str] | None = Non
     return options
 
 
-def _queues(section: "_Section") -> QueuesOptions:
-    batch_size = section.integer("batchSize", 16, 1)
-    return QueuesOptions(
-        batch_size,
-        section.integer("newBatchThreshold", batch_size // 2, 0),
-        section.integer("maxDequeueCount", 5, 1),
-        section.duration("maxPollingInterval", timedelta(minutes=1)),
-        section.duration("visibilityTimeout", timedelta()),
-        section.choice("messageEncoding", "base64", ("base64", "none")),
+def _service_bus(section: "_Section") -> ServiceBusOptions:
+    is_endless = section.text("maxAutoLockRenewalDuration", "") in _ENDLESS
+    options = section.options(ServiceBusOptions, max_auto_lock_renewal_duration=timedelta.max if is_endless else None)
+    if options.min_message_batch_size > options.max_message_batch_size:
+        section.complain("minMessageBatchSize", options.min_message_batch_size, "no more than maxMessageBatchSize")
+    if options.max_batch_wait_time > _LONGEST_BATCH_WAIT:
+        section.complain("maxBatchWaitTime", str(options.max_batch_wait_time), "at most 00:02:30, half of a lock")
+    return options
+
+
+def _event_hubs(section: "_Section") -> EventHubsOptions:
+    offset = section.section("initialOffsetOptions")
+    options = section.options(
+        EventHubsOptions,
+        initial_offset=offset.choice("type", "fromStart", ("fromStart", "fromEnd", "fromEnqueuedTime")),
+        initial_enqueued_time=offset.moment("enqueuedTimeUtc"),
     )
+    if options.initial_offset == "fromEnqueuedTime" and options.initial_enqueued_time is None:
+        offset.complain("enqueuedTimeUtc", None, "a time, as type is fromEnqueuedTime")
+    if options.min_event_batch_size > options.max_event_batch_size:
+        section.complain("minEventBatchSize", options.min_event_batch_size, "no more than maxEventBatchSize")
+    return options
+
+
+def _queues(section: "_Section") -> QueuesOptions:
+    encoding = section.choice("messageEncoding", "base64", ("base64", "none"))
+    options = section.options(QueuesOptions, message_encoding=encoding)
+    if options.batch_size > _LARGEST_QUEUE_BATCH:
+        section.complain("batchSize", options.batch_size, f"at most {_LARGEST_QUEUE_BATCH}")
+    threshold = section.integer("newBatchThreshold", options.batch_size // 2, 0)
+    return replace(options, new_batch_threshold=threshold)
 
 
 def _override(document: dict[str, Any], keys: list[str], value: str) -> None:
@@ -222,53 +232,68 @@ class _Section:
     def section(self, key: str) -> "_Section":
         value = self._get(key)
         if value is not None and not isinstance(value, dict):
-            self._complain(key, value, "an object")
+            self.complain(key, value, "an object")
             value = None
         return _Section(value or {}, f"{self.path}.{key}", self.problems)
+
+    def options[T: DataclassInstance](self, kind: type[T], **read: Any) -> T:
+        """Return the numbers and durations that *kind* has fields for, and what is *read* already."""
+        values = {name: value for name, value in read.items() if value is not None}
+        for field in fields(kind):
+            first, *others = field.name.split("_")
+            key = first + "".join(map(str.title, others))
+            if field.name not in values and isinstance(field.default, int):
+                values[field.name] = self.integer(key, field.default, 0 if field.name in _FROM_ZERO else 1)
+            elif field.name not in values and isinstance(field.default, timedelta):
+                values[field.name] = self.duration(key, field.default)
+        return kind(**values)
 
     def integer(self, key: str, default: int, minimum: int) -> int:
         value = self._get(key)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-            return self._complain(key, value, f"a whole number of at least {minimum}", default)
+            return self.complain(key, value, f"a whole number of at least {minimum}", default)
         return value
 
     def text(self, key: str, default: str) -> str:
         value = self._get(key)
         if value is None:
             return default
-        return value if isinstance(value, str) else self._complain(key, value, "text", default)
+        return value if isinstance(value, str) else self.complain(key, value, "text", default)
 
     def choice(self, key: str, default: str, choices: tuple[str, ...]) -> str:
         value = self.text(key, default)
         for choice in choices:
             if choice.casefold() == value.casefold():
                 return choice
-        return self._complain(key, value, " or ".join(choices), default)
+        return self.complain(key, value, " or ".join(choices), default)
 
     def duration(self, key: str, default: timedelta) -> timedelta:
         value = self.text(key, "")
         if not value:
             return default
         try:
-            return parse_timespan(value)
+            duration = parse_timespan(value)
         except ValueError:
-            return self._complain(key, value, "a time span such as 00:05:00", default)
+            duration = timedelta(-1)
+        if duration < timedelta():
+            return self.complain(key, value, "a time span such as 00:05:00", default)
+        return duration
 
     def moment(self, key: str) -> datetime | None:
         value = self.text(key, "")
         try:
             return datetime.fromisoformat(value) if value else None
         except ValueError:
-            return self._complain(key, value, "a time such as 2026-01-31T12:00:00Z", None)
+            return self.complain(key, value, "a time such as 2026-01-31T12:00:00Z", None)
 
     def _get(self, key: str) -> Any:
         if not isinstance(self.content, dict):
             return None
         return next((value for name, value in self.content.items() if name.casefold() == key.casefold()), None)
 
-    def _complain[T](self, key: str, value: object, expected: str, default: T = None) -> T:  # type: ignore[assignment] # None if the caller discards the value
+    def complain[T](self, key: str, value: object, expected: str, default: T = None) -> T:  # type: ignore[assignment] # None if the caller discards the value
         self.problems.append(Problem(f"{self.path}.{key}", f"{value!r}, expected {expected}"))
         return default
 

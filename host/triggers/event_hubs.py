@@ -28,6 +28,7 @@ from host.invocation import invoke_with_retries
 from host.listener import Stopping, keep_listening
 from host.platform import Losing
 from host.settings import EventHubsOptions
+from host.triggers.gathering import Gathering
 from host.worker import Function, Worker
 from host.worker_input import event_hubs_input
 from shared.clock import Clock
@@ -141,9 +142,11 @@ class EventHubsListener:
         await keep_listening(name, self._stopping, listen)
 
     async def _pump(self, partition: Partition, link: RawLink) -> None:
-        batches = 0
+        batches, most = 0, self._options.max_event_batch_size
+        least = self._options.min_event_batch_size if self.function.is_many else 1
+        gathering = Gathering(least, most, self._options.max_wait_time)
         while not self._stopping:
-            events = await link.receive(self._options.max_event_batch_size, _RECEIVE_SECONDS)
+            events = gathering.take(await link.receive(most, gathering.wait(_RECEIVE_SECONDS)))
             if not events or self._stopping:
                 continue
             kept, _ = self._losing.divide(f"{self.function.name}/{partition.partition_id}", events)

@@ -19,6 +19,7 @@ from host.dotnet_values import CannotReceive
 from host.settlement.actions import Actions
 from host.settlement.outcome import ABANDONED, COMPLETED
 from host.settlement.receiver import Receiver
+from host.triggers.gathering import Gathering
 from host.triggers.service_bus_listener import ServiceBusListener
 from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
@@ -91,17 +92,31 @@ class ServiceBusBatchListener(ServiceBusListener):
 
     async def _batches(self, receiver: Receiver, wait: float, *, until_idle: bool) -> None:
         """Process batches until stopped, until the session is released, or with *until_idle* until none has come."""
-        while not self.stopping:
-            deliveries = await receiver.link.receive(self.options.max_message_batch_size, wait)
+        loop, most = asyncio.get_running_loop(), self.options.max_message_batch_size
+        gathering = Gathering(self.options.min_message_batch_size, most, self.options.max_batch_wait_time)
+        idle_at = loop.time() + wait
+        is_end = False
+        while not self.stopping and not is_end:
+            left = idle_at - loop.time()
+            seconds = gathering.wait(left)
+            deliveries = await receiver.link.receive(most, seconds)
             if self.stopping:
                 await receiver.connection.raw.release(receiver.link, deliveries)
                 return
-            actions = Actions(receiver)
-            if deliveries:
-                with self.cache.holding(actions, deliveries):
-                    await self._process(actions, deliveries)
-            if actions.releases_session or (until_idle and not deliveries):
-                return
+            is_end = until_idle and not deliveries and seconds == left
+            batch = gathering.take(deliveries, is_end=is_end)
+            while batch:
+                is_end = await self._is_released_in(batch, receiver) or is_end
+                batch = gathering.take(is_end=True) if is_end else []
+            if deliveries or seconds == left:
+                idle_at = loop.time() + wait
+
+    async def _is_released_in(self, batch: Sequence[Delivery], receiver: Receiver) -> bool:
+        """Process a batch, and return whether the function has released the session."""
+        actions = Actions(receiver)
+        with self.cache.holding(actions, batch):
+            await self._process(actions, batch)
+        return actions.releases_session
 
     async def _process(self, actions: Actions, deliveries: Sequence[Delivery]) -> None:
         receiver = actions.receiver

@@ -19,7 +19,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from host.dotnet_values import CannotReceive
@@ -211,7 +211,8 @@ class ServiceBusSingleListener(ServiceBusListener):
 
     async def _renew(self, renew: Callable[[], Awaitable[datetime]], first_end: Callable[[], datetime]) -> None:
         """Renew a lock until cancelled, or until the configured duration has passed."""
-        end = self.clock.now() + self.options.max_auto_lock_renewal_duration
+        longest = self.options.max_auto_lock_renewal_duration
+        end = datetime.max.replace(tzinfo=UTC) if longest == timedelta.max else self.clock.now() + longest
         await self._pause(_NO_RENEWAL)
         try:
             locked_until = first_end()

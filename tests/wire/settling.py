@@ -5,6 +5,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Self, cast
 
@@ -72,6 +73,10 @@ class Held:
     @property
     def tokens(self) -> list[str]:
         return [str(uuid.UUID(bytes_le=content[:16])) for content in self._contents]
+
+    @property
+    def bodies(self) -> list[str]:
+        return [content[-1:].decode() for content in self._contents]
 
     @property
     def session_id(self) -> str:
@@ -146,7 +151,15 @@ class RunningListeners:
             listener.stop()
         await self._closing.aclose()
 
-    async def listen(self, queue: str, act: Act, *, sessions: bool = False, many: bool = True) -> None:
+    async def listen(
+        self,
+        queue: str,
+        act: Act,
+        *,
+        sessions: bool = False,
+        many: bool = True,
+        options: ServiceBusOptions | None = None,
+    ) -> None:
         trigger = {
             "type": "serviceBusTrigger",
             "name": "messages",
@@ -160,7 +173,7 @@ class RunningListeners:
         listener = (ServiceBusBatchListener if many else ServiceBusSingleListener)(
             function,
             ServiceBusSource.of(function, self._settings),
-            ServiceBusOptions(session_idle_timeout=timedelta(seconds=0.3)),
+            replace(options or ServiceBusOptions(), session_idle_timeout=timedelta(seconds=0.3)),
             _ActingWorker(act, self.client),
             SystemClock(),
             stopping=self._stopping,

@@ -15,6 +15,7 @@ from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.core.message import State
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
+from host.settings import ServiceBusOptions
 from shared.amqp.codec import encode
 from shared.amqp.values import map_, string
 from shared.clock import ManualClock
@@ -109,6 +110,34 @@ def test_batch_is_settled_but_for_what_the_function_has_settled(broker: RunningB
     abandoned, deferred = broker.inspect("ns", lambda each: list(each.store("q").peek(2))[:2])
     assert b"seen" in abandoned.encode()
     assert deferred.state is State.DEFERRED
+
+
+@pytest.mark.parametrize(
+    ("queue", "wait", "batches"),
+    [("q", 60, [["1", "2", "3"]]), ("q", 0.2, [["1", "2"], ["3"]]), ("s", 60, [["1", "2"], ["3"]])],
+)
+def test_batch_waits_for_its_least_size_but_not_too_long_nor_beyond_its_session(
+    broker: RunningBroker, queue: str, wait: float, batches: list[list[str]]
+) -> None:
+    session_id = "a" if queue == "s" else None
+    send(broker, queue, "1", "2", session_id=session_id)
+    found: list[list[str]] = []
+    options = ServiceBusOptions(min_message_batch_size=3, max_batch_wait_time=timedelta(seconds=wait))
+
+    async def act(held: Held) -> None:
+        found.append(held.bodies)
+
+    async def work(listeners: RunningListeners) -> None:
+        await listeners.listen(queue, act, sessions=session_id is not None, options=options)
+        await until(lambda: all(is_locked for *_, is_locked in left(broker, queue)))
+        assert found == []
+        # The first batch of the others goes out incomplete: after its time, or at the end of its session.
+        await until(lambda: len(batches) == 1 or found)
+        await asyncio.to_thread(send, broker, queue, "3", session_id=session_id)
+        await until(lambda: left(broker, queue) == [])
+
+    run(broker, work)
+    assert found == batches
 
 
 def test_unknown_and_lost_locks_are_answered_as_microsoft_does(broker: RunningBroker) -> None:

@@ -85,6 +85,32 @@ def test_every_wrong_type_in_host_json_is_reported(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("section", "values", "key"),
+    [
+        ("serviceBus", {"minMessageBatchSize": 1001}, "minMessageBatchSize"),
+        ("serviceBus", {"maxBatchWaitTime": "00:02:31"}, "maxBatchWaitTime"),
+        ("serviceBus", {"sessionIdleTimeout": "-00:00:01"}, "sessionIdleTimeout"),
+        ("serviceBus", {"maxAutoLockRenewalDuration": "-00:00:01"}, "maxAutoLockRenewalDuration"),
+        ("eventHubs", {"minEventBatchSize": 9, "maxEventBatchSize": 8}, "minEventBatchSize"),
+        ("eventHubs", {"initialOffsetOptions": {"type": "fromEnqueuedTime"}}, "initialOffsetOptions.enqueuedTimeUtc"),
+        ("queues", {"batchSize": 33}, "batchSize"),
+    ],
+)
+def test_numbers_out_of_microsofts_ranges_are_refused(
+    tmp_path: Path, section: str, values: dict[str, object], key: str
+) -> None:
+    write(tmp_path, "host.json", {"extensions": {section: values}})
+    with pytest.raises(ConfigError) as error:
+        load_host_options(tmp_path)
+    assert [problem.path for problem in error.value.problems] == [f"host.json.extensions.{section}.{key}"]
+
+
+def test_lock_renewal_without_end_is_written_as_a_negative_millisecond(tmp_path: Path) -> None:
+    write(tmp_path, "host.json", {"extensions": {"serviceBus": {"maxAutoLockRenewalDuration": "-00:00:00.0010000"}}})
+    assert load_host_options(tmp_path).service_bus.max_auto_lock_renewal_duration == timedelta.max
+
+
 def test_retry_of_host_json_is_fixed_or_exponential(tmp_path: Path) -> None:
     fixed = {"strategy": "fixedDelay", "maxRetryCount": 3, "delayInterval": "00:00:10"}
     write(tmp_path, "host.json", {"retry": fixed})
