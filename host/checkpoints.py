@@ -7,7 +7,7 @@ for events that outlive the host.
 
 import json
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from shared.errors import ConfigError, Problem
 from shared.private_file import write_private
@@ -22,42 +22,14 @@ class Partition(NamedTuple):
     partition_id: str
 
 
-class Checkpoints(Protocol):
-    """A store for the offset of the last processed event of each partition."""
+class Checkpoints:
+    """The offset of the last processed event of each partition."""
 
-    def get(self, partition: Partition) -> str | None:
-        """Return the offset, None before the first."""
-        ...
-
-    def set(self, partition: Partition, offset: str) -> None:
-        """Store the offset."""
-        ...
-
-
-class MemoryCheckpoints:
-    """Checkpoints that end with the host."""
-
-    def __init__(self) -> None:
-        """Start without checkpoints."""
-        self._offsets: dict[Partition, str] = {}
-
-    def get(self, partition: Partition) -> str | None:
-        """Return the offset, None before the first."""
-        return self._offsets.get(partition)
-
-    def set(self, partition: Partition, offset: str) -> None:
-        """Store the offset."""
-        self._offsets[partition] = offset
-
-
-class FileCheckpoints:
-    """Checkpoints in a JSON file, which is replaced on every change."""
-
-    def __init__(self, file: Path) -> None:
-        """Read the file, if it exists; a ConfigError if it has other content."""
+    def __init__(self, file: Path | None = None) -> None:
+        """Read the file, if it exists; a ConfigError if it has other content. Without a file they end with the host."""
         self._file = file
         self._offsets: dict[str, str] = {}
-        if file.exists():
+        if file is not None and file.exists():
             try:
                 self._offsets = {str(key): str(value) for key, value in json.loads(file.read_text()).items()}
             except (ValueError, AttributeError) as error:
@@ -68,8 +40,9 @@ class FileCheckpoints:
         return self._offsets.get("/".join(partition))
 
     def set(self, partition: Partition, offset: str) -> None:
-        """Store the offset."""
+        """Store the offset; the file is replaced on every change."""
         self._offsets["/".join(partition)] = offset
-        new = self._file.with_suffix(".new")
-        write_private(new, json.dumps(self._offsets, indent=1))
-        new.replace(self._file)
+        if self._file is not None:
+            new = self._file.with_suffix(".new")
+            write_private(new, json.dumps(self._offsets, indent=1))
+            new.replace(self._file)

@@ -10,13 +10,11 @@ Source: AmqpMessageReader (Azure/azure-amqp, Microsoft.Azure.Amqp/Amqp/AmqpMessa
 (…/Framing), tag v2.7.1.
 """
 
-import struct
 import uuid
 from collections.abc import Callable
 from typing import cast
 
 from host.dotnet_decoder import READERS, Reader, decode_entries, decode_items, decode_known
-from host.dotnet_plain_entries import plain_entries
 from host.dotnet_simple import content_of, string, ticks
 from host.dotnet_values import NULL, CannotReceive, Object
 from shared.amqp import sections
@@ -34,8 +32,6 @@ _NAMES = {
 }
 _MAX_INT = 0x7FFFFFFF  # as a length, .NET takes it for "as much as there is"
 _EMPTY_LIST, _LIST, _MAP = 0x45, 0xC0, 0xC1
-_KEY_CODES = {sections.APPLICATION_PROPERTIES: 0xA1}
-_SIZE_AND_COUNT = struct.Struct(">II")
 
 type Field = bytes | int | None
 type _FieldReader = Callable[[bytes, int, int], tuple[Field, int]]
@@ -46,10 +42,10 @@ class Received:
     """
     The decoded sections; times in ticks since 1970, every other field as encoded, NULL where it is missing.
 
-    A map section is in *maps*, or converted already in *properties_by_section*.
+    *properties_by_section* has the maps as the SDK's message has them.
     """
 
-    __slots__ = ("data", "footer", "header", "maps", "properties", "properties_by_section", "sequences", "value")
+    __slots__ = ("data", "header", "maps", "properties", "properties_by_section", "sequences", "value")
 
     def __init__(self) -> None:
         """Start without any section."""
@@ -118,25 +114,11 @@ def _take(payload: bytes, position: int, length: int) -> tuple[int, int]:
 
 
 def _extent(payload: bytes, position: int, short: int) -> tuple[int, int, int]:
-    """Return the count of a list or map section, where its content starts and where it stops."""
-    end = len(payload)
-    code = payload[position] if position < end else 0
-    if code == short and position + 3 <= end:
-        start = position + 3
-        stop, count = position + 2 + payload[position + 1], payload[position + 2]
-        if start <= stop <= end and count:
-            return count, start, stop
-    elif code == short + 0x10 and position + 9 <= end:
-        start = position + 9
-        size, count = _SIZE_AND_COUNT.unpack_from(payload, position + 1)
-        stop = position + 5 + size
-        if start <= stop <= end and 0 < count <= _MAX_INT:
-            return count, start, stop
-    return _odd_extent(payload, position, short)
+    """
+    Return the count of a list or map section, where its content starts and where it stops.
 
-
-def _odd_extent(payload: bytes, position: int, short: int) -> tuple[int, int, int]:
-    """Return the same for a section of another format code, which .NET reads with a size and count of 32 bits."""
+    .NET reads every format code but the short one with a size and count of 32 bits.
+    """
     code, position = _format_code(payload, position)
     if code == _EMPTY_LIST and short == _LIST:
         return 0, position, position
@@ -150,12 +132,7 @@ def _odd_extent(payload: bytes, position: int, short: int) -> tuple[int, int, in
 
 def _map_section(message: Received, payload: bytes, position: int, number: int) -> int:
     count, start, stop = _extent(payload, position, _MAP)
-    plain = plain_entries(payload, start, stop, count, _KEY_CODES.get(number, 0xA3))
-    if plain is None:
-        message.maps[number], _ = decode_entries(payload, start, stop, count)
-    else:
-        message.properties_by_section[number] = plain
-        message.maps.pop(number, None)
+    message.maps[number], _ = decode_entries(payload, start, stop, count)
     return stop
 
 

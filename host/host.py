@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from host.checkpoints import FileCheckpoints, MemoryCheckpoints
+from host.checkpoints import Checkpoints
 from host.listener import Listener, Sleep, Stopping
 from host.platform import MEASURED, Ending, Platform
 from host.settings import Settings, load_host_options
@@ -98,7 +98,7 @@ class Host:
             self._worker,
             self._clock,
             self._cache,
-            FileCheckpoints(Path(file)) if file else MemoryCheckpoints(),
+            Checkpoints(Path(file) if file else None),
             self._platform,
             wire=self._wire,
         )

@@ -106,60 +106,13 @@ class RpcHttpCookie(_Record):
 setattr(RpcHttpCookie.SameSite, "None", 0)  # a keyword, which an assignment cannot use as a name
 
 
-class Timestamp(_Record):
-    """Seconds since 1970 UTC."""
-
-
-class NullableString(_Record):
-    """A nullable text."""
-
-
-class NullableBool(_Record):
-    """A nullable boolean."""
-
-
-class NullableDouble(_Record):
-    """A nullable number."""
-
-
-class NullableTimestamp(_Record):
-    """A nullable time."""
-
-
-class RpcException(_Record):
-    """An exception of the worker: message and stack trace."""
-
-
-class RpcHttp(_Record):
-    """An HTTP request or response."""
-
-
-class RpcRetryOptions(_Record):
-    """A function's retry policy."""
-
-
-class RpcFunctionMetadata(_Record):
-    """A function that was indexed."""
-
-
-class WorkerMetadata(_Record):
-    """The identity of the worker."""
-
-
-class WorkerInitResponse(_Record):
-    """The answer to the request that starts the worker and indexes the app."""
-
-
-class FunctionMetadataResponse(_Record):
-    """The functions of the app."""
-
-
-class FunctionLoadResponse(_Record):
-    """The answer to a request to load a function."""
-
-
 class InvocationResponse(_Record):
     """The result or failure of an invocation."""
 
     return_value: TypedData | None = None
     output_data: Sequence[ParameterBinding] = ()
+
+
+Timestamp = NullableString = NullableBool = NullableDouble = NullableTimestamp = _Record
+RpcException = RpcHttp = RpcRetryOptions = RpcFunctionMetadata = WorkerMetadata = _Record
+WorkerInitResponse = FunctionMetadataResponse = FunctionLoadResponse = _Record

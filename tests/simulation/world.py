@@ -12,7 +12,7 @@ from typing import NamedTuple
 from busway_broker.config import EntityStatus
 from busway_broker.core.content import read_content
 from busway_broker.core.event import read_event
-from host.checkpoints import MemoryCheckpoints, Partition
+from host.checkpoints import Checkpoints, Partition
 from host.platform import Ending, Losing
 from shared.amqp.sections import data
 from shared.amqp.values import Value, decimal128, int_, string, symbol, timestamp, ulong
@@ -136,7 +136,7 @@ class World:
         """What an instance sent that began when it was on record, and whose journal had always answered."""
         self.unrecorded: set[str] = set()
         """What an instance had sent long before it ended, and had not recorded although its journal answered."""
-        self.checkpoints = MemoryCheckpoints()
+        self.checkpoints = Checkpoints()
         self.losing = PlantedLosses(self.loses)
         self.paused: set[str] = set()
         self.sent_again: set[str] = set()

@@ -13,7 +13,7 @@ from cli.children import Child
 from cli.dry_run.recorded_messages import RecordedMessage, save
 from cli.files import free_folder
 from cli.letters.ledger_file import LedgerFile
-from host.checkpoints import FileCheckpoints, Partition
+from host.checkpoints import Checkpoints, Partition
 from shared.private_file import open_private, write_private
 from shared.resend.ledger import Ledger
 
@@ -38,7 +38,7 @@ def ledger(file: Path) -> None:
 
 
 def checkpoints(file: Path) -> None:
-    FileCheckpoints(file).set(Partition("a", "b", "c", "0"), "1")
+    Checkpoints(file).set(Partition("a", "b", "c", "0"), "1")
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.dotnet_decoder import decode_entries
 from host.dotnet_message import reencode
-from host.dotnet_plain_entries import plain_entries
-from host.dotnet_properties import STRINGS, SYMBOLS, properties_of
 from host.dotnet_values import CannotBind, CannotReceive
-from shared.amqp.codec import encode
 from shared.amqp.decimals import repaired
-from shared.amqp.values import Value, map_
-from tests import strategies
 from tests.answers import Answer, answers
 
 ANSWERS = list(answers())
@@ -111,22 +105,3 @@ def test_whatever_arrives_gives_a_message_or_one_of_the_two_errors(content: byte
 def test_values_nested_too_deep_fail_the_receive_call() -> None:
     deep = b"\xd0\x00\x00\x00\x00\x00\x00\x00\x01" * 50_000 + b"\x40"
     assert outcome(b"\x00\x53\x77" + deep, 0, 0) == "receive"
-
-
-KEYS = strategies.of_kind("string", "symbol", "long")
-VALUES = strategies.of_kind(
-    *("null", "boolean", "int", "uint", "long", "ulong", "timestamp", "uuid", "double", "string", "symbol", "binary")
-)
-
-
-@given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.sampled_from((STRINGS, SYMBOLS)))
-def test_plain_entries_are_what_the_general_conversion_makes_of_them(
-    pairs: list[tuple[Value, Value]], key_codes: tuple[int, int]
-) -> None:
-    section = encode(map_(pairs))
-    width = 1 if section[0] == 0xC1 else 4
-    start, count = 1 + 2 * width, int.from_bytes(section[1 + width : 1 + 2 * width])
-    plain = plain_entries(section, start, len(section), count, key_codes[0])
-    if plain is not None:
-        assert plain == properties_of(decode_entries(section, start, len(section), count)[0], key_codes)
-        assert list(plain) == list(properties_of(decode_entries(section, start, len(section), count)[0], key_codes))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from host.checkpoints import MemoryCheckpoints
+from host.checkpoints import Checkpoints
 from host.listener import Stopping
 from host.platform import Platform
 from host.settings import Settings, load_host_options
@@ -26,7 +26,7 @@ def test_functions_with_stock_bindings_are_refused_together(tmp_path: Path) -> N
         EmbeddedWorker(),  # type: ignore[arg-type] # without outputs, which no listener asks for
         SystemClock(),
         ActionsCache(),
-        MemoryCheckpoints(),
+        Checkpoints(),
         Platform(),
         wire=False,
     )
