@@ -71,18 +71,9 @@ def decode_entries(buffer: bytes, position: int, end: int, count: int) -> tuple[
     """Return the entries of a map of *count* keys and values; with an odd count the last key has a value too."""
     entries: dict[Object, Object] = {}
     while count > 0:
-        if position >= end:
-            raise short(end)
-        key_code = buffer[position]
-        key, position = READERS[key_code](buffer, position + 1, end)
-        if position >= end:
-            raise short(end)
-        code = buffer[position]
-        if code:
-            value, position = READERS[code](buffer, position + 1, end)
-        else:
-            value, position = decode_known(buffer, position, end)
-        if key_code in _BINARIES and isinstance(key, bytes) and key != _EMPTY_BINARY:
+        key, position = decode(buffer, position, end)
+        value, position = decode_known(buffer, position, end)
+        if isinstance(key, bytes) and key[0] in _BINARIES and key != _EMPTY_BINARY:
             key = BinaryKey(key)
         entries[key] = value
         count -= 2
@@ -120,9 +111,7 @@ def decode_items(buffer: bytes, position: int, end: int, count: int) -> tuple[li
     """Return *count* items of a list."""
     items: list[Object] = []
     while count > 0:
-        if position >= end:
-            raise short(end)
-        item, position = READERS[buffer[position]](buffer, position + 1, end)
+        item, position = decode(buffer, position, end)
         items.append(item)
         count -= 1
     return items, position

@@ -32,23 +32,23 @@ def timestamp(of: int) -> bytes:
 
 def binary(content: bytes) -> bytes:
     """Return an encoded binary."""
-    if len(content) <= 0xFF:
-        return b"\xa0%c%b" % (len(content), content)
-    return b"\xb0%b%b" % (len(content).to_bytes(4), content)
+    return _variable(0xA0, content)
 
 
 def string(text: bytes) -> bytes:
     """Return UTF-8 text as an encoded string."""
-    if len(text) <= 0xFF:
-        return b"\xa1%c%b" % (len(text), text)
-    return b"\xb1%b%b" % (len(text).to_bytes(4), text)
+    return _variable(0xA1, text)
 
 
 def symbol(text: bytes) -> bytes:
     """Return ASCII text as an encoded symbol."""
-    if len(text) <= 0xFF:
-        return b"\xa3%c%b" % (len(text), text)
-    return b"\xb3%b%b" % (len(text).to_bytes(4), text)
+    return _variable(0xA3, text)
+
+
+def _variable(short_code: int, content: bytes) -> bytes:
+    if len(content) <= 0xFF:
+        return b"%c%c%b" % (short_code, len(content), content)
+    return b"%c%b%b" % (short_code + 0x10, len(content).to_bytes(4), content)
 
 
 def content_of(value: bytes) -> bytes:
@@ -84,28 +84,19 @@ def _boolean(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
     return (b"\x41" if buffer[position] else b"\x42"), position + 1
 
 
-def _unsigned(width: int, zero: bytes, small: bytes) -> SimpleReader:
+def _integer(width: int, small: bytes, zero: bytes | None = None) -> SimpleReader:
+    """Return the reader of an integer, which .NET writes in its short form; only unsigned ones have a *zero*."""
+    is_signed = zero is None
+    shortest = range(-0x80, 0x80) if is_signed else range(0x100)
+
     def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
         stop = position + width
         if stop > end:
             raise short(end)
-        number = int.from_bytes(buffer[position:stop])
-        if number > 0xFF:
+        number = int.from_bytes(buffer[position:stop], signed=is_signed)
+        if number not in shortest:
             return buffer[position - 1 : stop], stop
-        return (small + buffer[stop - 1 : stop] if number else zero), stop
-
-    return read
-
-
-def _signed(width: int, small: bytes) -> SimpleReader:
-    def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-        stop = position + width
-        if stop > end:
-            raise short(end)
-        number = int.from_bytes(buffer[position:stop], signed=True)
-        if -0x80 <= number <= 0x7F:
-            return small + buffer[stop - 1 : stop], stop
-        return buffer[position - 1 : stop], stop
+        return small + buffer[stop - 1 : stop] if number or zero is None else zero, stop
 
     return read
 
@@ -139,71 +130,29 @@ def _decimal(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
         raise CannotReceive(f"a decimal {error}, which System.Decimal cannot hold") from error
 
 
-def _length(buffer: bytes, position: int, end: int, width: int) -> tuple[int, int]:
-    """Return where the content of a binary or text starts and stops."""
-    start = position + width
-    if start > end:
-        raise short(end)
-    stop = start + (buffer[position] if width == 1 else int.from_bytes(buffer[position:start]))
-    if stop > len(buffer):
-        raise short(len(buffer))
-    return start, stop
-
-
-def _binary8(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    _, stop = _length(buffer, position, end, 1)
-    return buffer[position - 1 : stop], stop
-
-
-def _binary32(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-    start, stop = _length(buffer, position, end, 4)
-    return binary(buffer[start:stop]), stop
-
-
-def _text8(reencoded: Callable[[bytes], bytes]) -> SimpleReader:
-    """Return the reader of a short text; *reencoded* returns the encoding of text that is not ASCII."""
+def _sized(width: int, encoded: Callable[[bytes], bytes], kept: Callable[[bytes], bytes] = bytes) -> SimpleReader:
+    """Return the reader of a binary or text, of which .NET keeps a part and which it writes in its short form."""
 
     def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-        if position >= end:
+        start = position + width
+        if start > end:
             raise short(end)
-        start = position + 1
-        stop = start + buffer[position]
+        stop = start + int.from_bytes(buffer[position:start])
         if stop > len(buffer):
             raise short(len(buffer))
-        if buffer[start:stop].isascii():
-            return buffer[position - 1 : stop], stop
-        return reencoded(buffer[start:stop]), stop
-
-    return read
-
-
-def _text32(encoded: Callable[[bytes], bytes], reencoded: Callable[[bytes], bytes]) -> SimpleReader:
-    """Return the reader of a long text, which .NET encodes again in its shortest form."""
-
-    def read(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
-        start, stop = _length(buffer, position, end, 4)
-        text = buffer[start:stop]
-        return (encoded if text.isascii() else reencoded)(text), stop
+        return encoded(kept(buffer[start:stop])), stop
 
     return read
 
 
 def utf8(text: bytes) -> bytes:
     """Return text with U+FFFD for what is not UTF-8."""
-    return text.decode("utf-8", "replace").encode()
+    return text if text.isascii() else text.decode("utf-8", "replace").encode()
 
 
 def ascii_text(text: bytes) -> bytes:
     """Return text with a question mark for each byte that is not ASCII."""
     return text if text.isascii() else bytes(byte if byte < 0x80 else 0x3F for byte in text)
-
-
-def _string_of(text: bytes) -> bytes:
-    return string(utf8(text))
-
-
-def _symbol_of(text: bytes) -> bytes:
-    return symbol(ascii_text(text))
 
 
 def unknown(buffer: bytes, position: int, _end: int) -> tuple[bytes, int]:
@@ -219,27 +168,27 @@ SIMPLE: dict[int, SimpleReader] = {
     0x44: _constant(b"\x44"),
     0x50: _unchanged(1),
     0x51: _unchanged(1),
-    0x52: _unsigned(1, b"\x43", b"\x52"),
-    0x53: _unsigned(1, b"\x44", b"\x53"),
+    0x52: _integer(1, b"\x52", b"\x43"),
+    0x53: _integer(1, b"\x53", b"\x44"),
     0x54: _unchanged(1),
     0x55: _unchanged(1),
     0x56: _boolean,
     0x60: _unchanged(2),
     0x61: _unchanged(2),
-    0x70: _unsigned(4, b"\x43", b"\x52"),
-    0x71: _signed(4, b"\x54"),
+    0x70: _integer(4, b"\x52", b"\x43"),
+    0x71: _integer(4, b"\x54"),
     0x72: _unchanged(4),
     0x73: _char,
-    0x80: _unsigned(8, b"\x44", b"\x53"),
-    0x81: _signed(8, b"\x55"),
+    0x80: _integer(8, b"\x53", b"\x44"),
+    0x81: _integer(8, b"\x55"),
     0x82: _unchanged(8),
     0x83: _timestamp,
     0x94: _decimal,
     0x98: _unchanged(16),
-    0xA0: _binary8,
-    0xA1: _text8(_string_of),
-    0xA3: _text8(_symbol_of),
-    0xB0: _binary32,
-    0xB1: _text32(string, _string_of),
-    0xB3: _text32(symbol, _symbol_of),
+    0xA0: _sized(1, binary),
+    0xA1: _sized(1, string, utf8),
+    0xA3: _sized(1, symbol, ascii_text),
+    0xB0: _sized(4, binary),
+    0xB1: _sized(4, string, utf8),
+    0xB3: _sized(4, symbol, ascii_text),
 }
