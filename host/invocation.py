@@ -13,7 +13,7 @@ from typing import Protocol
 
 from host.dotnet_values import CannotBind
 from host.retry import UNLIMITED, delay
-from host.worker import SENT_OUTPUTS, Function, Invocation, Worker
+from host.worker import SENT_OUTPUTS, Attempt, Function, Invocation, Worker
 from host.worker_input import Input
 
 _log = logging.getLogger(__name__)
@@ -38,22 +38,14 @@ async def invoke(
     worker: Worker,
     function: Function,
     make: Callable[[], Input],
+    invocation_id: str,
     *,
-    invocation_id: str | None = None,
     retry_count: int = 0,
     last_error: str | None = None,
 ) -> Invocation:
     """Run the function once with the input from *make*; a failure is logged and returned, never raised."""
     try:
-        data, metadata = make()
-        invocation = await worker.invoke(
-            function,
-            data,
-            metadata,
-            invocation_id=invocation_id or str(uuid.uuid4()),
-            retry_count=retry_count,
-            last_error=last_error,
-        )
+        invocation = await worker.invoke(Attempt(function, *make(), invocation_id, retry_count, last_error))
     except CannotBind as error:
         invocation = Invocation(f"the host could not bind {function.parameter}: {error}")
     if invocation.succeeded:
@@ -68,7 +60,7 @@ async def invoke_with_retries(
 ) -> Invocation:
     """Run the function until it succeeds, its retry policy is exhausted or the stop is announced."""
     invocation_id = str(uuid.uuid4())
-    invocation = await invoke(worker, function, make, invocation_id=invocation_id)
+    invocation = await invoke(worker, function, make, invocation_id)
     policy = function.retry
     count = 0
     while policy is not None and invocation.error is not None and not stopping.is_announced:
@@ -78,14 +70,7 @@ async def invoke_with_retries(
         await stopping.wait_before_retry(delay(policy, count, random.random()).total_seconds())
         if stopping.is_announced:
             break
-        invocation = await invoke(
-            worker,
-            function,
-            make,
-            invocation_id=invocation_id,
-            retry_count=count,
-            last_error=invocation.error,
-        )
+        invocation = await invoke(worker, function, make, invocation_id, retry_count=count, last_error=invocation.error)
     return invocation
 
 

@@ -10,7 +10,6 @@ Source: workers/proxy_worker/dispatcher.py of Azure/azure-functions-python-worke
 import json
 import os
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -73,6 +72,18 @@ class Invocation:
         return self.error is None
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a function; all tries of a retry policy have the same invocation id, and a count from 0."""
+
+    function: Function
+    data: TypedData
+    trigger_metadata: Mapping[str, TypedData]
+    invocation_id: str
+    retry_count: int = 0
+    last_error: str | None = None
+
+
 class Outputs(Protocol):
     """Sends the outputs of functions."""
 
@@ -87,16 +98,7 @@ class Worker(Protocol):
     outputs: Outputs | None
     """None where the app's functions have no outputs to be sent."""
 
-    async def invoke(
-        self,
-        function: Function,
-        data: TypedData,
-        trigger_metadata: Mapping[str, TypedData],
-        *,
-        invocation_id: str,
-        retry_count: int = 0,
-        last_error: str | None = None,
-    ) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         """Run the function once and return the result, which includes the function's exceptions."""
         ...
 
@@ -130,33 +132,25 @@ class EmbeddedWorker:
             await runtime.function_load_request(_request(function_load_request=load))
         return functions
 
-    async def invoke(
-        self,
-        function: Function,
-        data: TypedData,
-        trigger_metadata: Mapping[str, TypedData],
-        *,
-        invocation_id: str = "",
-        retry_count: int = 0,
-        last_error: str | None = None,
-    ) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         """Run the function once and return the result, which includes the function's exceptions."""
+        function, error = attempt.function, attempt.last_error
         invocation = SimpleNamespace(
-            invocation_id=invocation_id or str(uuid.uuid4()),
+            invocation_id=attempt.invocation_id,
             function_id=function.id,
             trace_context=SimpleNamespace(trace_parent="", trace_state="", attributes={}),
             retry_context=SimpleNamespace(
-                retry_count=retry_count,
+                retry_count=attempt.retry_count,
                 max_retry_count=function.retry.max_retry_count if function.retry else 0,
-                exception=None if last_error is None else protos.RpcException(message=last_error, stack_trace=""),
+                exception=None if error is None else protos.RpcException(message=error, stack_trace=""),
             ),
-            input_data=[ParameterBinding(function.parameter, data)],
-            trigger_metadata=trigger_metadata,
+            input_data=[ParameterBinding(function.parameter, attempt.data)],
+            trigger_metadata=attempt.trigger_metadata,
         )
         response = await runtime.invocation_request(_request(invocation_request=invocation))
         if response.result.status != protos.StatusResult.Success:
             return Invocation(response.result.exception.message)
-        return Invocation(None, response.return_value, tuple(response.output_data), invocation.invocation_id)
+        return Invocation(None, response.return_value, tuple(response.output_data), attempt.invocation_id)
 
     def stop(self) -> None:
         """Wait for functions that still run in the worker's threads, then stop the threads."""

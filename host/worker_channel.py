@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from logging import LogRecord
 from pathlib import Path
 
-from host.protos import TypedData
-from host.worker import Function, Invocation
+from host.worker import Attempt, Function, Invocation
 from shared.errors import Problem
 
 
@@ -28,15 +27,10 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run a function once; the invocation's id is the same in all tries of a retry policy."""
+    """Run a function once."""
 
     number: int
-    function: Function
-    data: TypedData
-    trigger_metadata: Mapping[str, TypedData]
-    invocation_id: str
-    retry_count: int
-    last_error: str | None
+    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,15 +85,7 @@ def _log_like(levels: Mapping[str, int], channel: _Channel) -> None:
 
 
 async def _answer(worker: EmbeddedWorker, call: Call, channel: _Channel) -> None:
-    invocation = await worker.invoke(
-        call.function,
-        call.data,
-        call.trigger_metadata,
-        invocation_id=call.invocation_id,
-        retry_count=call.retry_count,
-        last_error=call.last_error,
-    )
-    channel.send(Answer(call.number, invocation))
+    channel.send(Answer(call.number, await worker.invoke(call.attempt)))
 
 
 def main() -> None:

@@ -20,14 +20,12 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from host.protos import TypedData
-from host.worker import Function, Invocation, Outputs
+from host.worker import Attempt, Function, Invocation, Outputs
 from host.worker_channel import Answer, Call, Logged, Start, Started
 from shared.durations import format_timespan
 from shared.errors import ConfigError
@@ -165,23 +163,13 @@ class WorkerProcess:
             raise ConfigError(started.problems)
         return list(started.functions)
 
-    async def invoke(
-        self,
-        function: Function,
-        data: TypedData,
-        trigger_metadata: Mapping[str, TypedData],
-        *,
-        invocation_id: str,
-        retry_count: int = 0,
-        last_error: str | None = None,
-    ) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         """Run the function once and return the result, which includes exceptions, timeouts and the worker's death."""
         child = await self._running()
         number = next(self._numbers)
         self.invocations += 1
         call = child.calls[number] = asyncio.get_running_loop().create_future()
-        request = Call(number, function, data, trigger_metadata, invocation_id, retry_count, last_error)
-        await child.send(request)
+        await child.send(Call(number, attempt))
         if child.is_over and not child.is_overdue:
             child.fail_calls("the worker process ended unexpectedly")
         seconds = None if self.timeout is None else self.timeout.total_seconds()
@@ -193,7 +181,7 @@ class WorkerProcess:
             if not call.done():
                 if is_aborted:
                     return Invocation(_ABORTED)
-                await self._end_overdue(child, function)
+                await self._end_overdue(child, attempt.function)
             invocation: Invocation = await call
             return invocation
         finally:

@@ -11,7 +11,6 @@ Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Grpc).
 """
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -116,21 +115,25 @@ class SettlementCalls:
 
     async def answer(self, name: str, encoded: bytes) -> bytes:
         """Return the encoded answer to the encoded request of the call *name*; raises CallFailed."""
-        request = CALLS[name][0].FromString(encoded)
+        kind, answer_kind = CALLS[name]
+        request, answer = kind.FromString(encoded), answer_kind()
         try:
-            answer = await (self._on_message if name in _MESSAGE_CALLS else self._on_session)(name, request)
+            found = await (self._on_message if name in _MESSAGE_CALLS else self._on_session)(name, request)
         except (Failure, Malformed) as error:
             raise CallFailed("UNKNOWN", str(error)) from error
-        return bytes((EMPTY() if answer is None else answer).SerializeToString())
+        if name == "GetSessionState":
+            answer.sessionState = found
+        elif name == "RenewSessionLock":
+            answer.lockedUntil.FromDatetime(found)
+        return bytes(answer.SerializeToString())
 
-    async def _on_message(self, name: str, request: Any) -> Any:
+    async def _on_message(self, name: str, request: Any) -> object:
         found = self._cache.of_message(request.locktoken)
         if found is None:
             raise CallFailed("FAILED_PRECONDITION", f"LockToken {request.locktoken} not found.")
-        delivery, actions = found
-        return await _MESSAGE_CALLS[name](request, delivery, actions)
+        return await _MESSAGE_CALLS[name](request, *found)
 
-    async def _on_session(self, name: str, request: Any) -> Any:
+    async def _on_session(self, name: str, request: Any) -> object:
         actions = self._cache.of_session(request.sessionId)
         if actions is None:
             raise CallFailed("FAILED_PRECONDITION", f"SessionId {request.sessionId} not found.")
@@ -168,18 +171,6 @@ class SettlementService:
             raise  # not reached: `abort` raises
 
 
-async def _complete(_: Any, delivery: Delivery, actions: Actions) -> None:
-    await actions.settle(delivery, COMPLETED)
-
-
-async def _abandon(request: Any, delivery: Delivery, actions: Actions) -> None:
-    await actions.settle(delivery, abandoned(request.propertiesToModify))
-
-
-async def _defer(request: Any, delivery: Delivery, actions: Actions) -> None:
-    await actions.settle(delivery, deferred(request.propertiesToModify))
-
-
 async def _dead_letter(request: Any, delivery: Delivery, actions: Actions) -> None:
     reason, description = _text(request, "deadletterReason"), _text(request, "deadletterErrorDescription")
     check_length("deadLetterReason", reason)
@@ -191,42 +182,20 @@ def _text(request: Any, field: str) -> str | None:
     return str(getattr(request, field).value) if request.HasField(field) else None
 
 
-async def _renew_message_lock(_: Any, delivery: Delivery, actions: Actions) -> None:
-    await actions.receiver.renew_message_lock(delivery)
-
-
-async def _get_session_state(_: Any, actions: Actions) -> Any:
-    return CALLS["GetSessionState"][1](sessionState=await actions.receiver.session_state())
-
-
-async def _set_session_state(request: Any, actions: Actions) -> None:
-    await actions.receiver.set_session_state(request.sessionState)
-
-
 async def _release_session(_: Any, actions: Actions) -> None:
     actions.releases_session = True
 
 
-async def _renew_session_lock(_: Any, actions: Actions) -> Any:
-    return _locked_until(await actions.receiver.renew_session_lock())
-
-
-def _locked_until(end: datetime) -> Any:
-    answer = CALLS["RenewSessionLock"][1]()
-    answer.lockedUntil.FromDatetime(end)
-    return answer
-
-
-_MESSAGE_CALLS: dict[str, Callable[[Any, Delivery, Actions], Awaitable[None]]] = {
-    "Complete": _complete,
-    "Abandon": _abandon,
-    "Defer": _defer,
+_MESSAGE_CALLS: dict[str, Callable[[Any, Delivery, Actions], Awaitable[object]]] = {
+    "Complete": lambda _, delivery, actions: actions.settle(delivery, COMPLETED),
+    "Abandon": lambda asked, delivery, actions: actions.settle(delivery, abandoned(asked.propertiesToModify)),
+    "Defer": lambda asked, delivery, actions: actions.settle(delivery, deferred(asked.propertiesToModify)),
     "Deadletter": _dead_letter,
-    "RenewMessageLock": _renew_message_lock,
+    "RenewMessageLock": lambda _, delivery, actions: actions.receiver.renew_message_lock(delivery),
 }
-_SESSION_CALLS: dict[str, Callable[[Any, Actions], Awaitable[Any]]] = {
-    "GetSessionState": _get_session_state,
-    "SetSessionState": _set_session_state,
+_SESSION_CALLS: dict[str, Callable[[Any, Actions], Awaitable[object]]] = {
+    "GetSessionState": lambda _, actions: actions.receiver.session_state(),
+    "SetSessionState": lambda asked, actions: actions.receiver.set_session_state(asked.sessionState),
     "ReleaseSession": _release_session,
-    "RenewSessionLock": _renew_session_lock,
+    "RenewSessionLock": lambda _, actions: actions.receiver.renew_session_lock(),
 }

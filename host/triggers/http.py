@@ -11,6 +11,7 @@ azure-functions-runtime 1.3.0 announces (RawHttpBodyBytes, RpcHttpBodyOnly, RpcH
 
 import asyncio
 import re
+import uuid
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -101,7 +102,7 @@ class HttpListener:
 
     async def _invoke(self, function: Function, data: TypedData, parameters: dict[str, str]) -> Invocation:
         metadata = {name: TypedData(string=value) for name, value in parameters.items()}
-        return await invoke(self._worker, function, lambda: Input(data, metadata))
+        return await invoke(self._worker, function, lambda: Input(data, metadata), str(uuid.uuid4()))
 
 
 def route_pattern(route: str, prefix: str) -> re.Pattern[str]:

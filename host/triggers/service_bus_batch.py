@@ -13,82 +13,46 @@ sdk/servicebus/Microsoft.Azure.WebJobs.Extensions.ServiceBus/src/Listeners, comm
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from host.dotnet_values import CannotReceive
 from host.settlement.actions import Actions
 from host.settlement.outcome import ABANDONED, COMPLETED
 from host.settlement.receiver import Receiver
 from host.triggers.gathering import Gathering
-from host.triggers.service_bus_listener import ServiceBusListener
+from host.triggers.service_bus_listener import TRY_SECONDS, ServiceBusListener
 from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
 
 _log = logging.getLogger(__name__)
-
-_TRY_TIMEOUT = 60.0
-_TIMEOUT = "com.microsoft:timeout"
 
 
 @dataclass(eq=False)
 class ServiceBusBatchListener(ServiceBusListener):
     """Invokes one function with batches from one queue or subscription."""
 
-    _link: RawLink | None = field(default=None, init=False)
-    _accepting: asyncio.Task[RawLink] | None = field(default=None, init=False)
-
-    def stop(self) -> None:
-        """Accept nothing more; see `Listener`."""
-        self.stopping.request()
-        if self._link is not None:
-            self._link.interrupt()
-        if self._accepting is not None:
-            self._accepting.cancel()
-
     async def _listen(self, let_in: Callable[[], None]) -> None:
         connection = await self.source.open()
         try:
             if self.source.has_sessions:
                 self.is_listening.set()
+                idle = self.options.session_idle_timeout.total_seconds()
                 while not self.stopping:
-                    await self._next_session(connection, let_in)
+                    if (link := await self._next_session(connection, let_in)) is not None:
+                        async with self._holding(connection, link):
+                            await self._batches(Receiver(self.source, connection, link), idle, until_idle=True)
             else:
-                self._link = await connection.attach(self.options.prefetch_count)
+                link = await connection.attach(self.options.prefetch_count)
                 let_in()
                 self.is_listening.set()
-                receiver = Receiver(self.source, connection, self._link)
-                await self._batches(receiver, _TRY_TIMEOUT, until_idle=False)
-                await self._link.withdraw()
+                await self._batches(Receiver(self.source, connection, link), TRY_SECONDS, until_idle=False)
+                await link.withdraw()
         finally:
-            self._link = None
+            self._links.clear()
             await connection.close()
 
-    async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
-        attach = connection.attach(self.options.prefetch_count, session_wait=_TRY_TIMEOUT, drains=True)
-        self._accepting = asyncio.create_task(attach)
-        try:
-            self._link = await self._accepting
-            let_in()
-        except asyncio.CancelledError:
-            if not self.stopping:
-                raise
-            return
-        except LinkClosed as error:
-            if error.condition != _TIMEOUT:
-                raise
-            return  # no session had messages
-        finally:
-            self._accepting = None
-        try:
-            idle = self.options.session_idle_timeout.total_seconds()
-            await self._batches(Receiver(self.source, connection, self._link), idle, until_idle=True)
-        except LinkClosed as error:
-            _log.warning("%s: session ended: %s", self.function.name, error)
-            if connection.raw.is_broken:
-                raise
-        finally:
-            link, self._link = self._link, None
-            await connection.raw.detach(link)
+    async def _accept(self, connection: ServiceBusConnection) -> RawLink:
+        return await connection.attach(self.options.prefetch_count, session_wait=TRY_SECONDS, drains=True)
 
     async def _batches(self, receiver: Receiver, wait: float, *, until_idle: bool) -> None:
         """Process batches until stopped, until the session is released, or with *until_idle* until none has come."""
@@ -96,6 +60,7 @@ class ServiceBusBatchListener(ServiceBusListener):
         gathering = Gathering(self.options.min_message_batch_size, most, self.options.max_batch_wait_time)
         idle_at = loop.time() + wait
         is_end = False
+        self._links.add(receiver.link)
         while not self.stopping and not is_end:
             left = idle_at - loop.time()
             seconds = gathering.wait(left)

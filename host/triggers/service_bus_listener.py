@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
 
 from host.invocation import invoke_with_retries
@@ -17,10 +18,14 @@ from host.triggers.service_bus_source import ServiceBusSource
 from host.worker import Function, Invocation, Worker
 from host.worker_input import receiver_metadata, service_bus_input
 from shared.clock import Clock
-from shared.ends.azure_amqp.raw_link import Delivery
+from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.errors import TargetUnavailable
 
 _log = logging.getLogger(__name__)
+
+TRY_SECONDS = 60.0
+_TIMEOUT = "com.microsoft:timeout"
 
 
 @dataclass(eq=False)
@@ -38,18 +43,60 @@ class ServiceBusListener(ABC):
     losing: Losing
     cache: ActionsCache
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _links: set[RawLink] = field(default_factory=set, init=False)
+    _accepting: set[asyncio.Task[RawLink]] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
         """Listen until stopped; see `Listener`."""
         await keep_listening(self.function.name, self.stopping, self._listen)
 
-    @abstractmethod
     def stop(self) -> None:
         """Accept nothing more; see `Listener`."""
+        self.stopping.request()
+        for link in self._links:
+            link.interrupt()
+        for accepting in self._accepting:
+            accepting.cancel()
 
     @abstractmethod
     async def _listen(self, let_in: Callable[[], None]) -> None:
         """Receive and process messages over one connection, until stopped."""
+
+    @abstractmethod
+    async def _accept(self, connection: ServiceBusConnection) -> RawLink:
+        """Return the link of the next session; raises LinkClosed if none has messages."""
+
+    async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> RawLink | None:
+        """Return the next session, None if none has messages or the host stops."""
+        accepting = asyncio.create_task(self._accept(connection))
+        self._accepting.add(accepting)
+        try:
+            link = await accepting
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            return None
+        except LinkClosed as error:
+            if error.condition != _TIMEOUT:
+                raise
+            return None
+        finally:
+            self._accepting.discard(accepting)
+        let_in()
+        return link
+
+    @asynccontextmanager
+    async def _holding(self, connection: ServiceBusConnection, link: RawLink) -> AsyncIterator[None]:
+        """Close a session in the end; its loss is logged, that of the connection raised."""
+        try:
+            yield
+        except LinkClosed as error:
+            _log.warning("%s: session ended: %s", self.function.name, error)
+            if connection.raw.is_broken:
+                raise
+        finally:
+            self._links.discard(link)
+            await connection.raw.detach(link)
 
     async def _invoke(self, receiver: Receiver, deliveries: Sequence[Delivery]) -> Invocation:
         """Run the function; raises CannotReceive for messages that .NET cannot read."""

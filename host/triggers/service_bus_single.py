@@ -27,16 +27,14 @@ from host.settlement.actions import Actions
 from host.settlement.failure import Failure
 from host.settlement.outcome import ABANDONED, COMPLETED
 from host.settlement.receiver import Receiver, message_locked_until
-from host.triggers.service_bus_listener import ServiceBusListener
+from host.triggers.service_bus_listener import TRY_SECONDS, ServiceBusListener
 from shared.clock import SystemClock
-from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
+from shared.ends.azure_amqp.raw_link import Delivery, RawLink
 from shared.ends.service_bus.connection import ServiceBusConnection
 from shared.errors import TargetRefused, TargetUnavailable
 
 _log = logging.getLogger(__name__)
 
-_TRY_TIMEOUT = 60.0
-_TIMEOUT = "com.microsoft:timeout"
 _NO_RENEWAL = timedelta(seconds=1)
 """No lock is shorter than 5 s, and most functions return within this time."""
 _POLL_SECONDS = 0.01
@@ -48,22 +46,12 @@ _LONGEST_BUFFER = timedelta(seconds=10)
 class ServiceBusSingleListener(ServiceBusListener):
     """Invokes one function with single messages from one queue or subscription."""
 
-    _links: set[RawLink] = field(default_factory=set, init=False)
-    _accepting: set[asyncio.Task[RawLink]] = field(default_factory=set, init=False)
     _accepts: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         """Accept sessions as slowly as .NET does."""
         calls = self.options.max_concurrent_sessions * self.options.max_concurrent_calls_per_session
         self._accepts = asyncio.Semaphore(min(calls, _ACCEPTS_BY_PROCESSOR * (os.cpu_count() or 1)))
-
-    def stop(self) -> None:
-        """Accept nothing more; see `Listener`."""
-        self.stopping.request()
-        for link in self._links:
-            link.interrupt()
-        for accepting in self._accepting:
-            accepting.cancel()
 
     async def _listen(self, let_in: Callable[[], None]) -> None:
         connection = await self.source.open()
@@ -96,31 +84,17 @@ class ServiceBusSingleListener(ServiceBusListener):
                 renewing.cancel()
 
         most = self.options.max_concurrent_calls
-        await self._pump(receiver, process, most, _TRY_TIMEOUT, until_idle=False)
+        await self._pump(receiver, process, most, TRY_SECONDS, until_idle=False)
         await link.withdraw()
 
     async def _sessions(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> None:
         while not self.stopping:
-            accepting = asyncio.create_task(self._accept(connection))
-            self._accepting.add(accepting)
-            try:
-                link = await accepting
-                let_in()
-            except asyncio.CancelledError:
-                if not self.stopping:
-                    raise
-                return
-            except LinkClosed as error:
-                if error.condition != _TIMEOUT:
-                    raise
-                continue  # no session had messages
-            finally:
-                self._accepting.discard(accepting)
-            await self._session(connection, link)
+            if (link := await self._next_session(connection, let_in)) is not None:
+                await self._session(connection, link)
 
     async def _accept(self, connection: ServiceBusConnection) -> RawLink:
         async with self._accepts:
-            return await connection.attach(self.options.prefetch_count, session_wait=_TRY_TIMEOUT)
+            return await connection.attach(self.options.prefetch_count, session_wait=TRY_SECONDS)
 
     async def _session(self, connection: ServiceBusConnection, link: RawLink) -> None:
         receiver = Receiver(self.source, connection, link)
@@ -128,17 +102,13 @@ class ServiceBusSingleListener(ServiceBusListener):
         idle = self.options.session_idle_timeout.total_seconds()
         # Once for the session, not for each message: a session that is never idle loses its lock in the end.
         renewing = asyncio.create_task(self._renew(receiver.renew_session_lock, lambda: _session_locked_until(link)))
-        try:
-            await self._pump(receiver, partial(self._process, receiver), most, idle, until_idle=True)
-            if self.stopping:
-                await self.stopping.over()
-        except LinkClosed as error:
-            _log.warning("%s: session ended: %s", self.function.name, error)
-            if connection.raw.is_broken:
-                raise
-        finally:
-            renewing.cancel()
-            await connection.raw.detach(link)
+        async with self._holding(connection, link):
+            try:
+                await self._pump(receiver, partial(self._process, receiver), most, idle, until_idle=True)
+                if self.stopping:
+                    await self.stopping.over()
+            finally:
+                renewing.cancel()
 
     async def _pump(
         self,

@@ -19,7 +19,6 @@ from functions.settlement import HostSettlement, _translated
 from functions.tasks import _READ_SECONDS, _function, _gathered
 from host.listener import Listener, Stopping
 from host.platform import Ending
-from host.protos import TypedData
 from host.retry import UNLIMITED, RetryPolicy
 from host.settings import EventHubsOptions, ServiceBusOptions
 from host.settlement.actions import ActionsCache
@@ -27,7 +26,7 @@ from host.settlement.service import CallFailed, SettlementCalls
 from host.triggers.event_hubs import EventHubsListener
 from host.triggers.service_bus_batch import ServiceBusBatchListener
 from host.triggers.service_bus_single import ServiceBusSingleListener
-from host.worker import Function, Invocation, Outputs
+from host.worker import Attempt, Function, Invocation, Outputs
 from shared.assembly.journals import Journals
 from shared.assembly.pipelines import pipelines
 from shared.errors import BuswayError
@@ -104,20 +103,12 @@ class Worker:
         self._loop = world.loop
         self._busy_at = world.loop.time()
 
-    async def invoke(
-        self,
-        function: Function,
-        data: TypedData,
-        trigger_metadata: Mapping[str, TypedData],
-        *,
-        invocation_id: str,
-        retry_count: int = 0,  # noqa: ARG002 - of the worker's interface
-        last_error: str | None = None,  # noqa: ARG002 - likewise
-    ) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         """Run a function once."""
+        function, data = attempt.function, attempt.data
         kind: Any = EventHubsConverter if function.trigger["type"] == "eventHubTrigger" else ServiceBusConverter
         datum = SimpleNamespace(type=data.kind, value=data.data)
-        metadata = {name: SimpleNamespace(value=each.data) for name, each in trigger_metadata.items()}
+        metadata = {name: SimpleNamespace(value=each.data) for name, each in attempt.trigger_metadata.items()}
         messages = kind.decode(datum, trigger_metadata=metadata)
         self.running += 1
         try:
@@ -133,7 +124,7 @@ class Worker:
         finally:
             self.running -= 1
             self._busy_at = self._loop.time()
-        return Invocation(None, outputs=handed_over(outputs), id=invocation_id)
+        return Invocation(None, outputs=handed_over(outputs), id=attempt.invocation_id)
 
     async def work(self, function: Awaitable[None]) -> None:
         """Run what a timer triggers."""

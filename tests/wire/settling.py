@@ -26,7 +26,7 @@ from host.triggers.service_bus_batch import ServiceBusBatchListener
 from host.triggers.service_bus_listener import ServiceBusListener
 from host.triggers.service_bus_single import ServiceBusSingleListener
 from host.triggers.service_bus_source import ServiceBusSource
-from host.worker import Function, Invocation, Outputs
+from host.worker import Attempt, Function, Invocation, Outputs
 from shared.clock import SystemClock
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -114,15 +114,9 @@ class _ActingWorker:
         self._act = act
         self._client = client
 
-    async def invoke(
-        self,
-        function: Function,  # noqa: ARG002 - see `Worker`
-        data: TypedData,
-        trigger_metadata: Metadata,
-        **_: object,
-    ) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         try:
-            await self._act(Held(self._client, data, trigger_metadata))
+            await self._act(Held(self._client, attempt.data, attempt.trigger_metadata))
         except ValueError as error:
             return Invocation(str(error))
         return Invocation(None)

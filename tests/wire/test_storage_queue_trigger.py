@@ -5,7 +5,7 @@ import base64
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, override
+from typing import override
 
 import pytest
 from azure.storage.queue import QueueServiceClient
@@ -14,7 +14,7 @@ from host.listener import Stopping
 from host.protos import TypedData
 from host.settings import QueuesOptions, Settings, load_host_options
 from host.triggers.storage_queue import StorageQueueListener
-from host.worker import Function, Invocation, Outputs
+from host.worker import Attempt, Function, Invocation, Outputs
 from tests.architecture.imports import ROOT
 from tests.wire.storage_texts import NO_QUEUE, SECONDS, account, service, with_another_key
 
@@ -31,14 +31,8 @@ class WorkerThatFails:
     seen: list[tuple[bytes, Mapping[str, TypedData]]] = field(default_factory=list)
     outputs: Outputs | None = None
 
-    async def invoke(
-        self,
-        function: Function,  # noqa: ARG002 - as Worker
-        data: TypedData,
-        trigger_metadata: Mapping[str, TypedData],
-        **_: object,
-    ) -> Invocation:
-        self.seen.append((data.data, trigger_metadata))
+    async def invoke(self, attempt: Attempt) -> Invocation:
+        self.seen.append((attempt.data.data, attempt.trigger_metadata))
         self.failures -= 1
         return Invocation("it failed" if self.failures >= 0 else None)
 
@@ -111,9 +105,9 @@ class WorkerThatDeletes(WorkerThatFails):
     delete: Callable[[], object] = lambda: None
 
     @override
-    async def invoke(self, *arguments: Any, **options: Any) -> Invocation:
+    async def invoke(self, attempt: Attempt) -> Invocation:
         await asyncio.to_thread(self.delete)
-        return await super().invoke(*arguments, **options)
+        return await super().invoke(attempt)
 
 
 @pytest.mark.parametrize("failures", [0, 1])
