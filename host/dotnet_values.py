@@ -5,6 +5,7 @@ A value that is neither a compound nor described is the `bytes` that .NET writes
 one encoding for each type and value, so these bytes are the type and the value, and equal bytes are equal objects.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from shared.errors import MessageRejected
@@ -36,67 +37,52 @@ class CannotBind(MessageRejected):
         super().__init__("HostCannotBind", description)
 
 
-class Reference:
-    """An object that equals only itself, because .NET compares such objects by reference."""
-
-    __slots__ = ()
+# All compare by reference, as in .NET, so none has `__eq__`.
 
 
-class List(Reference):
+@dataclass(eq=False, slots=True)
+class List:
     """List<object>, of a list or a sequence."""
 
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[Object]) -> None:
-        """Hold the decoded items."""
-        self.items = items
+    items: list[Object]
 
 
-class Map(Reference):
+@dataclass(eq=False, slots=True)
+class Map:
     """AmqpMap, a dictionary: of several equal keys, the last value stays, at the position of the first."""
 
-    __slots__ = ("entries",)
-
-    def __init__(self, entries: dict[Object, Object]) -> None:
-        """Hold the decoded entries."""
-        self.entries = entries
+    entries: dict[Object, Object]
 
 
-class Array(Reference):
+@dataclass(eq=False, slots=True)
+class Array:
     """An array of a simple type: the format code of its elements, and these one after the other at full width."""
 
-    __slots__ = ("code", "content", "count")
-
-    def __init__(self, code: int, count: int, content: bytes) -> None:
-        """Hold the elements."""
-        self.code, self.count, self.content = code, count, content
+    code: int
+    count: int
+    content: bytes
 
 
-class ObjectArray(Reference):
-    """An array of lists, maps or described values, by the format code that .NET writes for it."""
+@dataclass(eq=False, slots=True)
+class ObjectArray:
+    """An array of lists, maps or described values, by the format code and the name that .NET has for their type."""
 
-    __slots__ = ("code", "items", "type_name")
-
-    def __init__(self, code: int, type_name: str, items: list[Object]) -> None:
-        """Hold the elements; *type_name* is .NET's name of their type."""
-        self.code, self.type_name, self.items = code, type_name, items
+    code: int
+    type_name: str
+    items: list[Object]
 
 
-class Described(Reference):
+@dataclass(eq=False, slots=True)
+class Described:
     """DescribedType, or with `is_known` one of the types of AMQP's own frames, whose descriptor is a number."""
 
-    __slots__ = ("descriptor", "is_known", "value")
-
-    def __init__(self, descriptor: Object, value: Object, *, is_known: bool = False) -> None:
-        """Hold the decoded parts."""
-        self.descriptor, self.value, self.is_known = descriptor, value, is_known
+    descriptor: Object
+    value: Object
+    is_known: bool = False
 
 
-class BinaryKey(Reference):
-    """A binary that is the key of a map: ArraySegment<byte> compares the arrays, not their content."""
+@dataclass(eq=False, slots=True)
+class BinaryKey:
+    """An encoded binary that is the key of a map: ArraySegment<byte> compares the arrays, not their content."""
 
-    __slots__ = ("content",)
-
-    def __init__(self, content: bytes) -> None:
-        """Hold the encoded binary."""
-        self.content = content
+    content: bytes

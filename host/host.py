@@ -25,7 +25,6 @@ from host.listener import Listener, Sleep, Stopping
 from host.platform import MEASURED, Ending, Platform
 from host.settings import Settings, load_host_options
 from host.settlement.actions import ActionsCache
-from host.settlement.relay import SettlementRelay
 from host.trigger_listeners import Triggers
 from host.worker import SENT_OUTPUTS, Function
 from host.worker_process import SIGTERM_SECONDS, WorkerProcess
@@ -33,6 +32,7 @@ from shared.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from host.outputs import Outputs
+    from host.settlement.service import SettlementService
     from host.triggers.http import HttpListener
 
 _log = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class Host:
         self._sleep = sleep
         self._stopping = Stopping(sleep)
         self._cache = ActionsCache()
-        self._settlement = SettlementRelay(self._cache)
-        self._worker = WorkerProcess(self._settlement.port)
+        self._settlement: SettlementService | None = None
+        self._worker = WorkerProcess()
         self._triggers: Triggers | None = None
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
@@ -88,6 +88,10 @@ class Host:
         settings = Settings.load(self.app_folder) if self._settings is None else self._settings
         options = load_host_options(self.app_folder, settings.values)
         os.environ.update(settings.values)  # where the app reads them
+        from host.settlement.service import SettlementService  # noqa: PLC0415 - imports grpc
+
+        self._settlement = SettlementService(self._cache)
+        self._worker.port = await self._settlement.start()
         self._worker.timeout = options.function_timeout
         indexed = await self._worker.start(self.app_folder)
         self.functions = [replace(function, retry=function.retry or options.retry) for function in indexed]
@@ -107,7 +111,6 @@ class Host:
             from host.outputs import Outputs  # noqa: PLC0415 - imports the SDKs, which most apps need not wait for
 
             self._outputs = self._worker.outputs = Outputs(settings)
-        await self._settlement.start()
         self._listen()
 
     def _listen(self) -> None:
@@ -145,10 +148,9 @@ class Host:
         self._stopping.finish()
         if self._tasks and ending is not Ending.RESTART:
             await asyncio.wait(self._tasks, timeout=_CLOSING_SECONDS if self._worker.idle_seconds() else 0)
-        if self._tasks and ending is not Ending.RESTART and not self._worker.idle_seconds():
-            await self._settlement.open()  # for what runs, which may give back in the short time that is left
         await self._worker.stop(0 if ending is Ending.RESTART else SIGTERM_SECONDS)
-        await self._settlement.stop()
+        if self._settlement is not None:
+            await self._settlement.stop()
         _log.info("%d invocations", self._worker.invocations)
         tasks = [*self._tasks, *self._drained]
         for task in tasks:

@@ -9,9 +9,9 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
-from typing import Protocol
 
 from host.dotnet_values import CannotBind
+from host.listener import Stopping
 from host.retry import UNLIMITED, delay
 from host.worker import SENT_OUTPUTS, Attempt, Function, Invocation, Worker
 from host.worker_input import Input
@@ -19,19 +19,6 @@ from host.worker_input import Input
 _log = logging.getLogger(__name__)
 
 _HTTP_OUTPUT = "http"
-
-
-class EndOfRetries(Protocol):
-    """The end of the host, or of the listener's right to its messages."""
-
-    @property
-    def is_announced(self) -> bool:
-        """Return whether no further retry may start."""
-        ...
-
-    async def wait_before_retry(self, seconds: float) -> None:
-        """Wait for *seconds*, or until the end is announced."""
-        ...
 
 
 async def invoke(
@@ -56,19 +43,25 @@ async def invoke(
 
 
 async def invoke_with_retries(
-    worker: Worker, function: Function, make: Callable[[], Input], stopping: EndOfRetries
+    worker: Worker,
+    function: Function,
+    make: Callable[[], Input],
+    stopping: Stopping,
+    is_lost: Callable[[], bool] = lambda: False,
 ) -> Invocation:
-    """Run the function until it succeeds, its retry policy is exhausted or the stop is announced."""
+    """Run the function until it succeeds, its retry policy is exhausted, the stop is announced or its input is lost."""
     invocation_id = str(uuid.uuid4())
     invocation = await invoke(worker, function, make, invocation_id)
     policy = function.retry
     count = 0
-    while policy is not None and invocation.error is not None and not stopping.is_announced:
+    while policy is not None and invocation.error is not None:
+        if stopping.is_announced or is_lost():
+            break
         if count >= policy.max_retry_count != UNLIMITED:
             break
         count += 1
         await stopping.wait_before_retry(delay(policy, count, random.random()).total_seconds())
-        if stopping.is_announced:
+        if stopping.is_announced or is_lost():
             break
         invocation = await invoke(worker, function, make, invocation_id, retry_count=count, last_error=invocation.error)
     return invocation

@@ -134,14 +134,11 @@ class WorkerProcess:
     outputs: Outputs | None = None
 
     def __init__(
-        self, port: int = 0, *, timeout: timedelta | None = None, seconds_after_timeout: float = SECONDS_AFTER_TIMEOUT
+        self, *, timeout: timedelta | None = None, seconds_after_timeout: float = SECONDS_AFTER_TIMEOUT
     ) -> None:
-        """
-        Let functions run for at most *timeout*; a timeout is reported after the given seconds.
-
-        *port* is that of the host's gRPC server, for the arguments of the process.
-        """
-        self._port = port
+        """Let functions run for at most *timeout*; a timeout is reported after the given seconds."""
+        self.port = 0
+        """That of the host's gRPC server, for the arguments of the process."""
         self.timeout = timeout
         self._seconds_after_timeout = seconds_after_timeout
         self._folder = Path()
@@ -226,7 +223,7 @@ class WorkerProcess:
             return self._child
 
     async def _start(self) -> Started:
-        child = self._child = await _Child.spawn(self._port)
+        child = self._child = await _Child.spawn(self.port)
         await child.send(Start(self._folder, _levels()))
         return await child.started
 

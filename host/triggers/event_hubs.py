@@ -20,6 +20,7 @@ Microsoft.Azure.WebJobs.Extensions.EventHubs/src/Listeners, commit ce5a31530b3d)
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from host.annotations import annotations_of, text_of
 from host.checkpoints import Checkpoints, Partition
@@ -47,55 +48,43 @@ _START = "-1"
 _END = "@latest"
 
 
+@dataclass(eq=False)
 class EventHubsListener:
-    """Invokes one function with the events of all partitions of a hub."""
+    """Invokes one function with the events of all partitions of a hub; nothing is opened before `run`."""
 
-    def __init__(
-        self,
-        function: Function,
-        hub: EventHub,
-        options: EventHubsOptions,
-        worker: Worker,
-        clock: Clock,
-        *,
-        stopping: Stopping,
-        checkpoints: Checkpoints,
-        wire: bool,
-        losing: Losing,
-        steal_after: float | None,
-    ) -> None:
-        """Prepare; nothing is opened before `run`. See `Platform` for *steal_after*."""
-        self.function = function
-        self.is_listening = asyncio.Event()
-        self._hub = hub
-        self._options = options
-        self._worker = worker
-        self._clock = clock
-        self._checkpoints = checkpoints
-        self._wire = wire
-        self._stopping = stopping
-        self._losing = losing
-        self._links: set[RawLink] = set()
-        self._waiting_partitions = 0
-        self._steal_after = steal_after
-        self._owners: asyncio.TaskGroup | None = None
-        self._stolen: set[str] = set()
+    function: Function
+    hub: EventHub
+    options: EventHubsOptions
+    worker: Worker
+    clock: Clock
+    _: KW_ONLY
+    stopping: Stopping
+    checkpoints: Checkpoints
+    wire: bool
+    losing: Losing
+    steal_after: float | None
+    """See `Platform`."""
+    is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _links: set[RawLink] = field(default_factory=set, init=False)
+    _waiting_partitions: int = field(default=0, init=False)
+    _owners: asyncio.TaskGroup | None = field(default=None, init=False)
+    _stolen: set[str] = field(default_factory=set, init=False)
 
     async def run(self) -> None:
         """Listen until stopped; see `Listener`."""
         try:
-            await keep_listening(self.function.name, self._stopping, self._listen)
+            await keep_listening(self.function.name, self.stopping, self._listen)
         finally:
-            await self._hub.close()
+            await self.hub.close()
 
     def stop(self) -> None:
         """Accept nothing more; see `Listener`."""
-        self._stopping.request()
+        self.stopping.request()
         for link in self._links:
             link.interrupt()
 
     async def _listen(self, let_in: Callable[[], None]) -> None:
-        partition_ids = await self._hub.partition_ids()
+        partition_ids = await self.hub.partition_ids()
         let_in()
         self._waiting_partitions = len(partition_ids)
         async with asyncio.TaskGroup() as self._owners:
@@ -103,17 +92,17 @@ class EventHubsListener:
                 self._owners.create_task(self._partition(partition_id))
 
     async def _partition(self, partition_id: str) -> None:
-        partition = Partition(self._hub.connection_name, self._hub.name, self._hub.consumer_group, partition_id)
+        partition = Partition(self.hub.connection_name, self.hub.name, self.hub.consumer_group, partition_id)
         name = f"{self.function.name}/{partition_id}"
         is_first = True
 
         async def opened_at(position: Position) -> PartitionConnection:
-            return await self._hub.open(partition_id, position, self._options.prefetch_count, epoch=_EPOCH)
+            return await self.hub.open(partition_id, position, self.options.prefetch_count, epoch=_EPOCH)
 
         async def listen(let_in: Callable[[], None]) -> None:
             nonlocal is_first
             try:
-                opened = await opened_at(self._checkpoints.get(partition) or self._initial_position)
+                opened = await opened_at(self.checkpoints.get(partition) or self._initial_position)
             except LinkClosed as error:
                 if error.condition != _INVALID_OFFSET:
                     raise
@@ -134,104 +123,85 @@ class EventHubsListener:
                 if error.condition != _STOLEN:
                     raise
                 _log.warning("%s: another owner has the partition", name)
-                await self._stopping.requested()
+                await self.stopping.requested()
             finally:
                 self._links.discard(opened.link)
                 await opened.close()
 
-        await keep_listening(name, self._stopping, listen)
+        await keep_listening(name, self.stopping, listen)
 
     async def _pump(self, partition: Partition, link: RawLink) -> None:
-        batches, most = 0, self._options.max_event_batch_size
-        least = self._options.min_event_batch_size if self.function.is_many else 1
-        gathering = Gathering(least, most, self._options.max_wait_time)
-        while not self._stopping:
+        batches, most = 0, self.options.max_event_batch_size
+        least = self.options.min_event_batch_size if self.function.is_many else 1
+        gathering = Gathering(least, most, self.options.max_wait_time)
+        while not self.stopping:
             events = gathering.take(await link.receive(most, gathering.wait(_RECEIVE_SECONDS)))
-            if not events or self._stopping:
+            if not events or self.stopping:
                 continue
-            kept, _ = self._losing.divide(f"{self.function.name}/{partition.partition_id}", events)
+            kept, _ = self.losing.divide(f"{self.function.name}/{partition.partition_id}", events)
             parts = [[event] for event in kept]
             if self.function.is_many:
                 parts = [list(kept)] if kept else []
             try:
                 for part in parts:
-                    is_checkpointed = (
-                        part is parts[-1] and (batches + 1) % self._options.batch_checkpoint_frequency == 0
-                    )
+                    is_checkpointed = part is parts[-1] and (batches + 1) % self.options.batch_checkpoint_frequency == 0
                     if (
                         not await self._invoke(partition, link, part, is_checkpointed=is_checkpointed)
-                        and self._stopping.is_announced
+                        and self.stopping.is_announced
                     ):
                         # The stop has ended its retries. A later checkpoint would pass over it.
-                        await self._stopping.requested()
+                        await self.stopping.requested()
                         return
             except CannotReceive as error:
                 raise TargetUnavailable(f"the partition is blocked: {error}") from error
             batches += 1
             if _is_stolen(link):
                 link.raise_if_closed()
-            if not self._stopping and batches % self._options.batch_checkpoint_frequency == 0:
+            if not self.stopping and batches % self.options.batch_checkpoint_frequency == 0:
                 offset = text_of(annotations_of(events[-1].payload), "x-opt-offset")
                 if offset is not None:
-                    self._checkpoints.set(partition, offset)
+                    self.checkpoints.set(partition, offset)
 
     async def _invoke(
         self, partition: Partition, link: RawLink, events: Sequence[Delivery], *, is_checkpointed: bool
     ) -> bool:
-        now = int(self._clock.now().timestamp() * 1000)
+        now = int(self.clock.now().timestamp() * 1000)
         context = {
             "IsCheckpointingAfterInvocation": is_checkpointed,
-            "FullyQualifiedNamespace": self._hub.namespace,
+            "FullyQualifiedNamespace": self.hub.namespace,
             "EventHubName": partition.hub,
             "ConsumerGroup": partition.consumer_group,
             "PartitionId": partition.partition_id,
         }
-        ownership = _Ownership(self._stopping, link)
         stealing = asyncio.create_task(self._steal(partition.partition_id))
         try:
             invocation = await invoke_with_retries(
-                self._worker,
+                self.worker,
                 self.function,
-                lambda: event_hubs_input(self.function, events, now, context, wire=self._wire),
-                ownership,
+                lambda: event_hubs_input(self.function, events, now, context, wire=self.wire),
+                self.stopping,
+                lambda: _is_stolen(link),
             )
         finally:
             stealing.cancel()
-        if not invocation.succeeded and not ownership.is_announced:
+        if not invocation.succeeded and not (self.stopping.is_announced or _is_stolen(link)):
             _log.error("%s: %d events are passed over", self.function.name, len(events))
         return invocation.succeeded
 
     async def _steal(self, partition_id: str) -> None:
         """Give the partition a second owner if the invocation runs for long enough."""
-        if self._steal_after is None or self._owners is None or partition_id in self._stolen:
+        if self.steal_after is None or self._owners is None or partition_id in self._stolen:
             return
-        await self._stopping.wait(self._steal_after)
-        if not self._stopping:
+        await self.stopping.wait(self.steal_after)
+        if not self.stopping:
             self._stolen.add(partition_id)
             self._owners.create_task(self._partition(partition_id))
 
     @property
     def _initial_position(self) -> Position:
-        if self._options.initial_offset == "fromEnqueuedTime" and self._options.initial_enqueued_time is not None:
-            return self._options.initial_enqueued_time
-        return _END if self._options.initial_offset == "fromEnd" else _START
-
-
-class _Ownership:
-    """The end of an owner's retries: that of the host, or the loss of the partition."""
-
-    def __init__(self, stopping: Stopping, link: RawLink) -> None:
-        self._stopping = stopping
-        self._link = link
-
-    @property
-    def is_announced(self) -> bool:
-        """Return whether no further retry may start."""
-        return self._stopping.is_announced or _is_stolen(self._link)
-
-    async def wait_before_retry(self, seconds: float) -> None:
-        """Wait for *seconds*, or until the stop is announced."""
-        await self._stopping.wait_before_retry(seconds)
+        if self.options.initial_offset == "fromEnqueuedTime" and self.options.initial_enqueued_time is not None:
+            return self.options.initial_enqueued_time
+        return _END if self.options.initial_offset == "fromEnd" else _START
 
 
 def _is_stolen(link: RawLink) -> bool:

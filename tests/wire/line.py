@@ -14,7 +14,7 @@ from functions.settlement import HostSettlement
 from host.settlement.actions import Actions, ActionsCache
 from host.settlement.outcome import ABANDONED, COMPLETED
 from host.settlement.receiver import Receiver
-from host.settlement.relay import SettlementRelay
+from host.settlement.service import SettlementService
 from host.triggers.service_bus_source import ServiceBusSource
 from shared.clock import ManualClock
 from shared.ends.azure_amqp.raw_link import Delivery, LinkClosed, RawLink
@@ -83,9 +83,8 @@ class WireLine:
         output = target or self._opened(self._output("east"))
         rejects = Target(self._opened(self._output("west")), "west", "rejected") if has_rejects else None
         self._cache = ActionsCache()
-        self._relay = SettlementRelay(self._cache)
-        address = ["--host", "127.0.0.1", "--port", str(self._relay.port)]
-        self.settlement = HostSettlement(address if has_locks else [])
+        self._address: list[str] = []
+        self.settlement = HostSettlement(self._address if has_locks else [])
         task = Task(
             "copy",
             Origin("west", queue),
@@ -126,7 +125,8 @@ class WireLine:
         return [str(identity(message)) for message in self.stored(namespace, queue)]
 
     async def _run(self, until: Callable[[], bool], deliveries: int) -> None:
-        await self._relay.start()
+        service = SettlementService(self._cache)
+        self._address += ["--host", "127.0.0.1", "--port", str(await service.start())]
         connection = await self._connected()
         try:
             while not until():
@@ -145,7 +145,7 @@ class WireLine:
         finally:
             await connection.close()
             await self.settlement.close()
-            await self._relay.stop()
+            await service.stop()
             for output in self._closing:
                 await output.close()
 

@@ -1,6 +1,7 @@
 """The client of the host's settlement service, against a server with protobuf's own encoding."""
 
 import asyncio
+import socket
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -13,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from functions.settlement import HostSettlement
-from host.settlement.actions import ActionsCache
-from host.settlement.relay import SettlementRelay
 from host.settlement.service import CALLS, SERVICE
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 
@@ -137,11 +136,11 @@ def test_each_answer_has_one_remedy(code: str, details: str, expected: type[Busw
 
 
 def test_a_host_that_does_not_answer_is_unavailable_and_one_without_address_refuses() -> None:
-    relay = SettlementRelay(ActionsCache())
-    silent = HostSettlement(["--host=127.0.0.1", f"--port={relay.port}"])
-    with pytest.raises(TargetUnavailable):
-        asyncio.run(silent.complete(TOKEN.bytes_le, timeout_seconds=0.5))
-    asyncio.run(relay.stop())
+    with socket.socket() as unanswered:
+        unanswered.bind(("127.0.0.1", 0))
+        silent = HostSettlement(["--host=127.0.0.1", f"--port={unanswered.getsockname()[1]}"])
+        with pytest.raises(TargetUnavailable):
+            asyncio.run(silent.complete(TOKEN.bytes_le, timeout_seconds=0.5))
     for arguments in ([], ["--host", "127.0.0.1"], ["orders.py", "-x"]):
         with pytest.raises(TargetRefused, match="no --host and --port"):
             asyncio.run(HostSettlement(arguments).complete(TOKEN.bytes_le, timeout_seconds=5))
