@@ -15,7 +15,7 @@ from busway_clients.senders.error_kinds import is_unavailable
 from busway_clients.senders.messages import OutgoingMessage
 from busway_clients.senders.outcome import Delivery
 
-_GRACE_SECONDS = 1.5
+GRACE_SECONDS = 1.5
 """The SDK may exceed its timeout by this much."""
 
 
@@ -64,7 +64,7 @@ class SenderLink:
         sending = SideTask(partial(deliver, self._sender, messages, until, accepted), f"send to {self._name}")
         seconds = seconds_until(until)
         try:
-            is_done = sending.wait(None if seconds is None else seconds + _GRACE_SECONDS)
+            is_done = sending.wait(None if seconds is None else seconds + GRACE_SECONDS)
         except BaseException:
             sending.abandon()
             raise

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from azure.servicebus import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.exceptions import OperationTimeoutError
 
 from busway_clients._sync.closing import Closing
 from busway_clients._sync.endpoints.watch import Watched
@@ -25,6 +26,7 @@ OPEN_SECONDS = 20.0
 RETRY_SECONDS = 5.0
 BESIDE_SECONDS = 1.0
 """How long a caller with a working link waits for the next one before it continues with its own."""
+CLOSE_SECONDS = 2.0
 
 Opened = TypeVar("Opened")
 Sdk = TypeVar("Sdk", ServiceBusSender, ServiceBusReceiver)
@@ -49,6 +51,10 @@ class Link:
     def unsettled(self) -> int:
         """The number of received messages that the application has not settled and whose locks have not expired."""
         return self.handed_out.unsettled(None if self.session is None else self.session.locked_until_utc)
+
+
+class Stuck(OperationTimeoutError):
+    """A call of the SDK has not returned in time: its link is of no more use."""
 
 
 class StillOpening(Exception):
@@ -136,6 +142,7 @@ class FollowingClient(Closing, Generic[Sdk]):
         self._open_link: Callable[[ServiceBusClient], Sdk] = open_link
         self._switching = Switching(drain_seconds, retry_seconds)
         self._opener = LinkOpener(self._open, _close, open_seconds)
+        self._open_seconds = open_seconds
         self._monotonic = monotonic
         self._link: Link | None = None
         self._turn = Lock()
@@ -149,9 +156,31 @@ class FollowingClient(Closing, Generic[Sdk]):
     def close(self) -> None:
         """Wait for the running call, then close; messages that are not settled are delivered again."""
         with self._turn:
-            self._switching.current = None
             self._opener.abandon()
-            self._replace(None)
+            self._let_go()
+
+    def _call(self, link: Link, method: str, *arguments: Any, seconds: float, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
+        """
+        Return what a method of the link's sender or receiver returns; raises Stuck after *seconds*.
+
+        The synchronous SDK opens a broken link again without any limit, if the peer accepts the connection and does not
+        answer.
+        """
+        calling = SideTask(partial(_answer_of_sdk, link.sdk, method, *arguments, **options), method)
+        try:
+            is_done = calling.wait(seconds)
+        except BaseException:
+            calling.abandon()
+            raise
+        if is_done:
+            return calling.result()
+        calling.abandon()
+        raise Stuck(message=f"{link.endpoint}: the SDK did not return within {seconds:g} s")
+
+    def _let_go(self) -> None:
+        """Close the link; the next call opens another."""
+        self._switching.current = None
+        self._replace(None)
 
     def _first(
         self,
@@ -212,8 +241,17 @@ class FollowingClient(Closing, Generic[Sdk]):
             if before.unsettled:
                 text = "%s: %s messages were not settled and will be delivered again"
                 LOGGER.warning(text, before.endpoint, before.unsettled)
-            before.close()
+            _close(before)
+
+
+def _answer_of_sdk(sdk: Any, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
+    return answer_of(getattr(sdk, method)(*arguments, **options))
 
 
 def _close(link: Link) -> None:
-    link.close()
+    """Close a link; one that is stuck in the SDK is left to itself."""
+    closing = SideTask(link.close, "close link")
+    if closing.wait(CLOSE_SECONDS):
+        closing.result()
+    else:
+        closing.abandon()

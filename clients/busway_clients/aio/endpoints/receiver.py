@@ -7,7 +7,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
-from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
+from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link, Stuck
 from busway_clients.concurrency.tasks import answer_of, is_set_within
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
@@ -70,7 +70,8 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
 
     async def renew_message_lock(self, message: ServiceBusReceivedMessage, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
         """Renew the lock of *message*; raises MessageLockLostError if its link is closed."""
-        return await answer_of(self._origin(message).sdk.renew_message_lock(message, **options))
+        link = self._origin(message)
+        return await self._call(link, "renew_message_lock", message, seconds=self._open_seconds, **options)
 
     async def release(self) -> None:
         """Close the link; the next `receive_messages` opens another: with NEXT_AVAILABLE_SESSION, another session."""
@@ -86,7 +87,7 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
     async def _settle(self, message: ServiceBusReceivedMessage, method: str, *arguments: str | None) -> None:
         link = self._origin(message)
         try:
-            await answer_of(getattr(link.sdk, method)(message, *arguments))
+            await self._call(link, method, message, *arguments, seconds=self._open_seconds)
         except Exception:
             link.handed_out.note_failure(message)
             raise
@@ -103,12 +104,14 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
                 return []
             seconds = min(max(end - self._monotonic(), 0.01), CHECK_SECONDS)
             try:
-                messages: list[ServiceBusReceivedMessage] = await answer_of(
-                    link.sdk.receive_messages(max_message_count, seconds)
+                messages: list[ServiceBusReceivedMessage] = await self._call(
+                    link, "receive_messages", max_message_count, seconds, seconds=seconds + self._open_seconds
                 )
             except Exception as error:
                 if not _may_be_an_outage(error):
                     raise
+                if isinstance(error, Stuck):
+                    await self._let_go()
                 wanted = await answer_of(self._watch.consult())
                 if wanted[0].namespace == link.endpoint.namespace:
                     raise

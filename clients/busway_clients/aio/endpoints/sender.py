@@ -8,10 +8,12 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
+from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link, Stuck
+from busway_clients.aio.sender_link import GRACE_SECONDS
 from busway_clients.concurrency.tasks import answer_of
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.switching import Step
+from busway_clients.senders.delivery import TIMEOUT
 from busway_clients.senders.error_kinds import describe, is_unavailable
 
 Sendable = (
@@ -38,7 +40,7 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
         Send like a ServiceBusSender; a message without an id gets one.
 
         Raises what the SDK raises. The message may still have been accepted, even by both namespaces; consumers can
-        recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends.
+        recognize duplicates by the message id. Units: timeout in seconds, for each of the two sends; without one, 60.
         """
         async with self._turn:
             await self._send(_with_ids(message), timeout)
@@ -47,22 +49,32 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
         async with self._turn:
             link = await self._follow(await answer_of(self._watch.endpoints()))
-            batch: ServiceBusMessageBatch = await answer_of(link.sdk.create_message_batch(max_size_in_bytes))
+            size, seconds = max_size_in_bytes, self._open_seconds
+            batch: ServiceBusMessageBatch = await self._call(link, "create_message_batch", size, seconds=seconds)
             return batch
 
     async def _send(self, message: Sendable, timeout: float | None) -> None:  # noqa: ASYNC109 - passed to the SDK
         """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
         link = await self._follow(await answer_of(self._watch.endpoints()))
         try:
-            await answer_of(link.sdk.send_messages(message, timeout=timeout))
+            await self._send_on(link, message, timeout)
         except Exception as error:
             if not is_unavailable(error):
                 raise
-            other = await self._follow(await answer_of(self._watch.consult()), beside=False)
+            if isinstance(error, Stuck):
+                await self._let_go()
+            wanted = await answer_of(self._watch.consult())
+            if wanted[0].namespace == link.endpoint.namespace:
+                raise
+            other = await self._follow(wanted, beside=False)
             if other is link:
                 raise
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
-            await answer_of(other.sdk.send_messages(message, timeout=timeout))
+            await self._send_on(other, message, timeout)
+
+    async def _send_on(self, link: Link, message: Sendable, timeout: float | None) -> None:  # noqa: ASYNC109 - passed to the SDK
+        seconds = (TIMEOUT if timeout is None else timeout) + GRACE_SECONDS
+        await self._call(link, "send_messages", message, seconds=seconds, timeout=timeout)
 
     async def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
         link = await self._first(wanted, partial(self._follow_known, beside=beside), is_unavailable)
