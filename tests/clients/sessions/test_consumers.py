@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import threading
+import time
 from typing import Any
 
 import pytest
+from azure.servicebus.exceptions import ServiceBusConnectionError
 
 import busway_clients.aio.sessions as aio
 from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
@@ -219,3 +221,27 @@ def test_lease_is_renewed_while_the_application_works(regions: Regions, store: A
         go_on.set()
         until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
     assert effects.of("s") == ["m1", "m2"]
+
+
+class StuckClient:
+    """A client of the SDK whose links open once an event is set."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.let = threading.Event(), threading.Event()
+
+    def get_queue_receiver(self, *_: Any, **__: Any) -> Any:
+        self.is_asked.set()
+        assert self.let.wait(30)
+        raise ServiceBusConnectionError(message="late")
+
+
+def test_a_lane_that_is_stuck_in_the_sdk_does_not_keep_the_consumer_from_ending() -> None:
+    client: Any = StuckClient()
+    store = SqliteStore(":memory:")
+    OPENED.append(store)
+    settings = Settings(patience_seconds=0.1, **QUICK)
+    began = time.monotonic()
+    with JournaledConsumer(client, Source("q"), store, Effects(), site="west", settings=settings):
+        assert client.is_asked.wait(30)
+    assert time.monotonic() - began < 20
+    client.let.set()

@@ -18,7 +18,7 @@ from busway_clients._sync.rows import RowStore
 from busway_clients._sync.sessions.journal import Journal
 from busway_clients._sync.sessions.lane import Lane
 from busway_clients._sync.sessions.session_work import SessionWork, renew
-from busway_clients.concurrency.threads import Event, SideTask, is_set_within
+from busway_clients.concurrency.threads import Event, SideTask, answer_of, is_set_within
 from busway_clients.errors import ClientsError
 from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, must_pause
@@ -30,6 +30,9 @@ from busway_clients.sessions.settings import Settings, Source, settings_for
 LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
 _CHECKS_PER_HEARTBEAT = 3
+_LINK_SECONDS = 5.0
+_WATCH_SECONDS = 0.5
+"""How late the end of a consumer may come, if a namespace does not answer."""
 
 
 class JournaledConsumer:
@@ -61,7 +64,9 @@ class JournaledConsumer:
         self._apply = apply
         self._site = site
         self._count = lanes
-        self._lanes: list[SideTask[None]] = []
+        self._lanes: dict[str, SideTask[None]] = {}
+        self._applying: set[str] = set()
+        self._since = 0.0
         self._stopping = Event()
         self._cache = WorkerCache()
         # No other worker has it or gets it.
@@ -86,24 +91,40 @@ class JournaledConsumer:
         """Open the journal and start; raises JournalMismatch and StoreUnavailable."""
         self.journal.open()
         self._stopping.clear()
-        self._lanes = [SideTask(self._work, f"{self._source}-{number}") for number in range(self._count)]
+        names = [f"{self._source}-{number}" for number in range(self._count)]
+        self._lanes = {name: SideTask(partial(self._work, name), name) for name in names}
 
     def stop(self) -> None:
         """Start no further message; those in progress are finished and settled."""
         self._stopping.set()
 
     def join(self) -> None:
-        """Wait until all lanes have stopped; raises the error that stopped them, if any."""
+        """
+        Wait until all lanes have stopped; raises the error that stopped them, if any.
+
+        A lane that is stuck in the SDK is left to itself: a peer that never answers may block the synchronous one
+        forever.
+        """
         try:
-            for lane in self._lanes:
-                lane.wait()
-        except BaseException:
-            for lane in self._lanes:
+            for name, lane in self._lanes.items():
+                while not lane.wait(_WATCH_SECONDS):
+                    if not self._is_waited_for():
+                        LOG.error("%s: the SDK has not returned; not waited for any longer", name)
+                        break
+            ended = [lane for lane in self._lanes.values() if lane.is_done]
+        finally:
+            for lane in self._lanes.values():
                 lane.abandon()
-            raise
-        for failure in [lane.error for lane in self._lanes]:
+        for failure in [lane.error for lane in ended]:
             if failure is not None:
                 raise failure
+
+    def _is_waited_for(self) -> bool:
+        """Return whether lanes may still do something: process, record or settle messages, or ask for some."""
+        now = time.monotonic()
+        if not self._stopping.is_set() or self._applying:
+            self._since = now
+        return now - self._since < self.settings.patience_seconds + self.settings.accept_seconds + _LINK_SECONDS
 
     def run(self) -> None:
         """
@@ -114,12 +135,12 @@ class JournaledConsumer:
         self.start()
         self.join()
 
-    def _work(self) -> None:
+    def _work(self, name: str) -> None:
         """Use one receiver after the other until the consumer stops; raises the error if it cannot continue."""
         try:
             while not self._stopping.is_set():
                 try:
-                    ending = self._use_receiver()
+                    ending = self._use_receiver(name)
                 except Exception as error:  # noqa: BLE001 - raised again if it ends the lane
                     is_pause = must_pause(error, self._source, self._site)
                 else:
@@ -131,7 +152,14 @@ class JournaledConsumer:
             # When one lane ends, all end.
             self._stopping.set()
 
-    def _use_receiver(self) -> Ending:
+    def _apply_in(self, name: str, delivery: Delivery) -> None:
+        self._applying.add(name)
+        try:
+            answer_of(self._apply(delivery))
+        finally:
+            self._applying.discard(name)
+
+    def _use_receiver(self, name: str) -> Ending:
         with contextlib.ExitStack() as stack:
             renewer = AutoLockRenewer(max_lock_renewal_duration=LOCK_RENEWAL_SECONDS)
             stack.callback(renewer.close)
@@ -139,7 +167,7 @@ class JournaledConsumer:
                 stack.enter_context(self._receiver()),
                 renewer,
                 self.journal,
-                self._apply,
+                partial(self._apply_in, name),
                 site=self._site,
                 settings=self.settings,
                 wait=partial(is_set_within, self._stopping),
