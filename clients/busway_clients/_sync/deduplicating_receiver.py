@@ -25,8 +25,8 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusReceiver
 from busway_clients._sync.receive_run import WAIT_SECONDS, Application, ReceiveRun
 from busway_clients.concurrency.threads import Event, SideTask, answer_of, entered, in_thread, sleep
 from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
+from busway_clients.receivers.claims import Claim, LeasedStore, State, Store, renewing
 from busway_clients.receivers.messages import PATIENCE, Handled, Identity, Watermark, WithoutIdentity, by_message_id
-from busway_clients.receivers.stores.store import Claim, LeasedStore, State, Store, renewing
 from busway_clients.senders.error_kinds import condition_of, describe
 
 _LOGGER = logging.getLogger("busway_clients.receivers")

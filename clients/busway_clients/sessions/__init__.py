@@ -1,7 +1,7 @@
 """
 Messages and sessions processed once across regions, and the marks from which a consumer resumes elsewhere.
 
-`TableStore` is in `busway_clients.sessions.tables` (and `.aio.tables`), as it needs `busway-clients[tables]`.
+`TableStore` is in `busway_clients.tables` and `.aio.tables`, as it needs `busway-clients[tables]`.
 """
 
 from busway_clients._sync.rows import SqliteStore as SqliteStore

@@ -8,7 +8,7 @@ from dataclasses import replace
 from azure.servicebus import ServiceBusClient
 
 from busway_clients.sessions import Delivery, JournaledConsumer, Settings, Source
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from examples.shipments.ledger import Ledger
 
 PRIMARY = "west"

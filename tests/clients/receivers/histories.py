@@ -18,7 +18,7 @@ from azure.servicebus.exceptions import MessageLockLostError, ServiceBusConnecti
 
 from busway_clients import Claim, ClaimLost, DeadLetter, State, StoreUnavailable
 from busway_clients.aio.deduplicating_receiver import DeduplicatingReceiver
-from busway_clients.receivers.stores.store import StoredClaims
+from busway_clients.receivers.claims import StoredClaims
 from busway_clients.sessions import SqliteStore
 from tests.clients.uncertain import WALL, ClientLoop, UncertainStore
 from tests.simulation.event_loop import OWNER

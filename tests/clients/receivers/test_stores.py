@@ -26,12 +26,11 @@ from busway_clients import (
     UnusableFile,
     WrongUse,
 )
-from busway_clients.receivers.stores.store import StoredClaims
-from busway_clients.receivers.stores.tables import TablesStore
+from busway_clients.receivers.claims import StoredClaims
 from busway_clients.rows import Write
-from busway_clients.senders.table_roles import TableRoles
 from busway_clients.sessions import Conflict
 from busway_clients.sessions import SqliteStore as Rows
+from busway_clients.tables import TableRoles, TablesStore
 from tests.azurite import running_tables
 from tests.clients.applications import ENVIRONMENT
 

@@ -9,9 +9,9 @@ from azure.servicebus import ServiceBusClient
 
 from busway_broker.thread import RunningBroker
 from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
-from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
+from busway_clients.aio.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from tests.azurite import running_tables
 from tests.clients.conftest import fresh
 from tests.clients.sessions.consumers import Regions

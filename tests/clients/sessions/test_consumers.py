@@ -10,9 +10,9 @@ import pytest
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 import busway_clients.aio.sessions as aio
-from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
+from busway_clients.aio.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from tests.clients.sessions.consumers import (
     QUICK,
     SECONDS,

@@ -13,7 +13,7 @@ from busway_clients.sessions import (
     Source,
     SqliteStore,
 )
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions
 from tests.clients.sessions.region import OPENED
 

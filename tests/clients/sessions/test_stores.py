@@ -13,7 +13,7 @@ from azure.data.tables import TableSasPermissions, TableServiceClient, generate_
 
 import busway_clients.aio.sessions as aio
 from busway_clients import Outbox, StoreRefused, StoreUnavailable
-from busway_clients.aio.sessions.tables import TableStore as AsyncTableStore
+from busway_clients.aio.tables import TableStore as AsyncTableStore
 from busway_clients.rows import ANY, Write
 from busway_clients.sessions import (
     Conflict,
@@ -25,7 +25,7 @@ from busway_clients.sessions import (
 )
 from busway_clients.sessions.entries import Entry, State, session_partition
 from busway_clients.sessions.leases import LEASE_KEY, HeldLease, Lease
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from tests.azurite import ACCOUNT
 from tests.clients.sessions.region import OPENED
 

@@ -11,7 +11,7 @@ from busway_clients.rows import Write
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
 from busway_clients.sessions.arrival import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
-from busway_clients.sessions.tables import TableStore
+from busway_clients.tables import TableStore
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers
 from tests.clients.sessions.region import OPENED
 from tests.site import until

@@ -1,5 +1,0 @@
-"""`TableStore` for asyncio; needs `busway-clients[tables]`."""
-
-from busway_clients.aio.tables import TableStore
-
-__all__ = ["TableStore"]
