@@ -89,3 +89,26 @@ def test_a_call_that_is_stuck_ends_and_holds_no_later_one(use: Any, named: str, 
         assert client.endpoint == endpoint("east")
     client.close()
     assert time.monotonic() - began < 15
+
+
+def test_one_link_to_an_endpoint_opens_at_a_time_and_one_that_opens_late_is_closed(let: threading.Event) -> None:
+    begun, closed = [], threading.Event()
+
+    class Late(Sdk):
+        def __enter__(self) -> Self:
+            begun.append(self)
+            assert let.wait(30)
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            closed.set()
+
+    with FollowingSender(Watch("west"), lambda _: Late(), lambda _: Sdk(), open_seconds=0.1) as sender:  # type: ignore[arg-type, return-value] # as the SDK
+        for _ in range(3):
+            with pytest.raises(TimeoutError, match=r"within 0\.1 s"):
+                sender.send_messages(ServiceBusMessage("x"))
+        assert len(begun) == 1
+        let.set()
+        assert closed.wait(30)
+        sender.send_messages(ServiceBusMessage("x"))
+        assert len(begun) == 2
