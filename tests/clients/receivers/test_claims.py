@@ -120,40 +120,6 @@ def test_claim_is_renewed_while_the_application_works(site: Site, tmp_path: Path
     store.close()
 
 
-def test_cancelled_receiver_releases_its_requested_claim(sync_site: Site) -> None:
-    entity = sync_site.queue()
-    asked, may_answer, given_back = threading.Event(), threading.Event(), threading.Event()
-
-    class Slow(MemoryStore):
-        is_local = False
-
-        def claim(self, identity: Any, now: Any) -> Any:
-            asked.set()
-            assert may_answer.wait(20)
-            return super().claim(identity, now)
-
-        def release(self, claim: Any) -> None:
-            super().release(claim)
-            given_back.set()
-
-    store = Slow()
-    with Application("aio", sync_site.places) as application:
-        application.call(application.passive(entity).send(ServiceBusMessage("x", message_id="m")))
-        receiver = application.classes.DeduplicatingReceiver(application.receivers(entity), store)
-
-        async def interrupted() -> None:
-            task = asyncio.create_task(receiver.run(Effects().awaited, asyncio.Event()))
-            await asyncio.to_thread(asked.wait, 20)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            may_answer.set()
-
-        application.call(interrupted())
-    assert given_back.wait(20)
-    assert isinstance(store.claim("m", time.time()), Claim)
-
-
 class StoreThatIsAway(MemoryStore):
     """Does not answer to one kind of question for some times."""
 
@@ -192,25 +158,6 @@ def test_unavailable_store_uses_up_no_delivery_and_causes_no_second_processing(s
     assert effects.seen["x"] == (2 if question == "release" else 1)
     assert site.ids("west", entity) == site.dead("west", entity) == []
     assert receiver.errors == {"west": None, "east": None}
-
-
-@both_kinds
-def test_success_is_recorded_although_the_run_was_stopped_and_the_store_is_away(site: Site) -> None:
-    entity = site.queue()
-    site.call(site.passive(entity).send(ServiceBusMessage("x")))
-    effects, stop = Effects(), (threading if site.kind == "sync" else asyncio).Event()
-
-    def work(message: Any) -> None:
-        effects(message)
-        stop.set()
-
-    async def awaited(message: Any) -> None:
-        work(message)
-
-    receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), StoreThatIsAway("record", 2))
-    site.call(receiver.run(work if site.kind == "sync" else awaited, stop))
-    assert effects.seen == {"x": 1}
-    assert site.ids("west", entity) == []
 
 
 def test_late_answer_to_a_release_does_not_forget_the_success_of_the_other_copy() -> None:

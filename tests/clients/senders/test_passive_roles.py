@@ -1,9 +1,6 @@
 """The roles of namespaces that passive senders share, and stores of roles that are slow or unavailable."""
 
 import asyncio
-import subprocess
-import sys
-import textwrap
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -12,9 +9,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from busway_clients import FileRoles, MemoryRoles, RoleState, SendFailed, StoreUnavailable, UnusableFile, WrongUse
+from busway_clients import FileRoles, MemoryRoles, RoleState, SendFailed, StoreUnavailable, WrongUse
 from busway_clients.concurrency.tasks import is_acquired_within
-from tests.clients.applications import ENVIRONMENT, Application
+from tests.clients.applications import Application
 from tests.clients.site import Site, both_kinds
 
 
@@ -68,30 +65,6 @@ def test_a_role_change_during_a_send_does_not_blame_the_wrong_namespace(site: Si
     outcome = site.call(sender.send(ServiceBusMessage("2"), timeout=5))
     assert (outcome.accepted_by, [*outcome.errors]) == (("east",), ["west"])
     assert sender.state == RoleState("east", ("west",))
-
-
-def test_concurrent_switches_swap_the_roles_once(tmp_path: Path) -> None:
-    script = textwrap.dedent("""
-        import sys
-        from busway_clients import FileRoles
-        roles = FileRoles(sys.argv[1])
-        held = roles.read() or roles.replace(0, ("west", "east"))
-        print("ready", flush=True)
-        sys.stdin.readline()
-        print(roles.replace(held.version, held.order[::-1]))
-    """)
-    path = str(tmp_path / "roles.db")
-    FileRoles(path).replace(0, ("west", "east"))
-    command = [sys.executable, "-c", script, path]
-    both = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603 - our own script
-        for _ in range(2)
-    ]
-    for process in both:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    answers = {process.communicate("go\n", timeout=30)[0] for process in both}
-    assert answers == {"Roles(order=('east', 'west'), version=2)\n"}
 
 
 class RolesThatAreAway:
@@ -196,10 +169,3 @@ def test_roles_of_other_namespaces_are_refused(sync_site: Site, tmp_path: Path) 
     expected = "has roles of north, south, expected east, west"
     with Application("sync", sync_site.places) as application, pytest.raises(WrongUse, match=expected):
         application.passive(sync_site.queue(), roles=FileRoles(path)).send(ServiceBusMessage("x"))
-
-
-def test_foreign_file_is_refused(tmp_path: Path) -> None:
-    page = tmp_path / "login.html"
-    page.write_text("<html>please log in</html>" * 100)
-    with pytest.raises(UnusableFile, match=r"login\.html: file is not a database"):
-        FileRoles(page)
