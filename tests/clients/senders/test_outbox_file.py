@@ -1,6 +1,5 @@
 """The file of an outbox: its limits, full disks, restarts and files of another kind."""
 
-import asyncio
 import resource
 import signal
 import sqlite3
@@ -19,12 +18,10 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-import busway_clients.aio
 from busway_clients import (
     Outbox,
     OutboxFull,
     OutboxInUse,
-    Outcome,
     SendFailed,
     StoreUnavailable,
     UnusableFile,
@@ -138,23 +135,6 @@ def test_full_disk_does_not_stop_draining_and_sends_nothing_twice(
         stop.set()
         thread.join()
     assert sync_site.bodies("west", entity) == ["parcel-1", "parcel-2"]
-
-
-def test_asyncio_continues_draining_after_a_full_disk(outbox: Outbox, caplog: pytest.LogCaptureFixture) -> None:
-    outbox.put(with_ids(ServiceBusMessage("x")))
-
-    class Sender:
-        async def send(self, messages: Any, *, timeout: Any = None) -> Outcome:  # noqa: ARG002, ASYNC109 - a sender's
-            return Outcome({})
-
-    async def until_empty() -> None:
-        task = asyncio.create_task(busway_clients.aio.DurableSender(Sender(), outbox).keep_draining(pause=0.01))
-        with full_disk(outbox):
-            await asyncio.to_thread(until, lambda: "outbox: drain failed and is retried" in caplog.text)
-        await asyncio.to_thread(until, lambda: not len(outbox))
-        task.cancel()
-
-    asyncio.run(until_empty())
 
 
 @pytest.mark.parametrize("value", [object(), 2**40, {"a": object()}])
