@@ -179,6 +179,8 @@ def test_lost_answer_of_any_write_changes_nothing() -> None:
         assert player.ending is Ending.EMPTY
         assert world.applied == [("m1", 1, False), ("m2", 1, False), ("m3", 1, False)], deaf
         assert (west.messages, west.dead) == ([], {})
+        # A claim without an answer is found to be this worker's, and not waited for.
+        assert world.seconds < world.settings.lease_seconds
 
 
 @pytest.mark.parametrize("outage", [100, 1000], ids=["within patience", "beyond it"])

@@ -53,9 +53,9 @@ def test_crash_at_any_step_loses_nothing_and_repeats_only_what_is_reported(
     assert twice > 0  # or no crash hit the gap between effect and record
 
 
-@pytest.mark.parametrize("seed", [*range(180), 2297, 3942])
+@pytest.mark.parametrize("seed", [*range(180), 3497])
 def test_a_history_loses_nothing_repeats_only_what_is_reported_and_keeps_the_order(seed: int) -> None:
-    # 2297: another worker had finished what a claim that failed had decided. 3942: it had begun what that had begun.
+    # 3497: another worker had finished what a claim that failed had decided.
     history = History(seed)
     assert history.run(), history.log[-20:]
     assert history.objections() == [], history.log
