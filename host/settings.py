@@ -165,7 +165,7 @@ def _service_bus(section: "_Section") -> ServiceBusOptions:
     is_endless = section.text("maxAutoLockRenewalDuration", "") in _ENDLESS
     options = section.options(ServiceBusOptions, max_auto_lock_renewal_duration=timedelta.max if is_endless else None)
     if options.min_message_batch_size > options.max_message_batch_size:
-        section.complain("minMessageBatchSize", options.min_message_batch_size, "no more than maxMessageBatchSize")
+        section.complain("minMessageBatchSize", options.min_message_batch_size, "at most maxMessageBatchSize")
     if options.max_batch_wait_time > _LONGEST_BATCH_WAIT:
         section.complain("maxBatchWaitTime", str(options.max_batch_wait_time), "at most 00:02:30, half of a lock")
     return options
@@ -181,7 +181,7 @@ def _event_hubs(section: "_Section") -> EventHubsOptions:
     if options.initial_offset == "fromEnqueuedTime" and options.initial_enqueued_time is None:
         offset.complain("enqueuedTimeUtc", None, "a time, as type is fromEnqueuedTime")
     if options.min_event_batch_size > options.max_event_batch_size:
-        section.complain("minEventBatchSize", options.min_event_batch_size, "no more than maxEventBatchSize")
+        section.complain("minEventBatchSize", options.min_event_batch_size, "at most maxEventBatchSize")
     return options
 
 

@@ -1,7 +1,7 @@
 """
 Batches of a least size (minMessageBatchSize, minEventBatchSize): what was received waits for more, but not too long.
 
-The rest of a session goes out when no more has come until the session is closed. What still waits when the host stops
+The rest of a session goes out when nothing else has come before the session is closed. What still waits when the host stops
 is not settled.
 
 Source: ServiceBusListener.MonitorCache and ServiceBusMessageManager, PartitionProcessorEventsManager

@@ -54,7 +54,7 @@ class Link:
 
 
 class Stuck(OperationTimeoutError):
-    """A call of the SDK has not returned in time: its link is of no more use."""
+    """A call of the SDK has not returned in time: its link is useless."""
 
 
 class StillOpening(Exception):
