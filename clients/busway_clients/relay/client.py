@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from busway_clients.aio.role_client import REFRESH, RoleClient
 from busway_clients.errors import ConnectionEnded, RelayError, RelayFailed, RelayUnavailable, WrongUse
-from busway_clients.relay.connection import FAILED, PATIENCE, RelayConnection, Sockets
+from busway_clients.relay.connection import PATIENCE, RelayConnection, Sockets
 from busway_clients.relay.endpoint import RelayEndpoint
-from busway_clients.senders.roles import RoleStore
 
 Result = TypeVar("Result")
 
@@ -27,24 +26,18 @@ class RelayClient(RoleClient):
         self,
         endpoints: Mapping[str, RelayEndpoint],
         *,
-        roles: RoleStore | None = None,
-        refresh: timedelta = REFRESH,
         timeout: timedelta = PATIENCE,
         keep_alive: timedelta = PATIENCE,
-        choice: random.Random | None = None,
     ) -> None:
         """
         Use *endpoints*, by any names; the first active one is picked at random.
 
-        *roles*: where clients share which endpoint is active, by default not at all; it is read every *refresh*.
         *timeout* applies to each endpoint; *keep_alive* is that of RelayListener.
         """
         if not endpoints:
             raise WrongUse("endpoints of a relay client: got none, expected an active endpoint and its backups")
         self._endpoints = dict(endpoints)
-        order = [*endpoints]
-        (choice or random.Random()).shuffle(order)
-        super().__init__(order, roles, refresh)
+        super().__init__(random.sample([*endpoints], len(endpoints)), None, REFRESH)
         self._timeout = timeout.total_seconds()
         self._sockets = Sockets(keep_alive, timeout)
 
@@ -91,8 +84,6 @@ class RelayClient(RoleClient):
 
     async def _first(self, use: Callable[[str], Awaitable[Result]]) -> Result:
         """Return the result of the first endpoint that works, and make it the active one."""
-        async with self._turn:
-            await self._refresh()
         roles = self._roles
         errors: dict[str, RelayError] = {}
         for name in roles.order:
@@ -103,14 +94,9 @@ class RelayClient(RoleClient):
                 if name == roles.active and not isinstance(error, RelayUnavailable):
                     break
                 continue
-            try:
-                if name != roles.active:
-                    async with self._turn:
-                        await self._swap(name)
-            except BaseException:
-                if isinstance(result, RelayConnection):
-                    await result.close(FAILED)
-                raise
+            if name != roles.active:
+                # In memory: nothing is waited for, so that a cancelled caller loses no connection here.
+                await self._swap(name)
             return result
         text = "; ".join(str(error) for error in errors.values())
         raise RelayFailed(f"connecting: {text}; expected a listener at the active endpoint or a backup", errors)

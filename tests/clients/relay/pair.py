@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
@@ -20,13 +19,6 @@ KEYS = {
 WEST_ACTIVE = RoleState("west", ("east",))
 EAST_ACTIVE = RoleState("east", ("west",))
 PATHS = {"west": "primary-service", "east": "secondary-service"}
-
-
-class WestFirst(random.Random):
-    """Chance that leaves an order as it is."""
-
-    def shuffle(self, x: Any) -> None:
-        pass
 
 
 class Pair:
@@ -84,8 +76,10 @@ class Pair:
         return await self._stack.enter_async_context(self.listener(serve, endpoints, **options))
 
     async def client(self, endpoints: Any = None, **options: Any) -> Any:
-        client = RelayClient(endpoints or self.endpoints(), choice=WestFirst(), **options)
-        return await self._stack.enter_async_context(client)
+        named = endpoints or self.endpoints()
+        client = await self._stack.enter_async_context(RelayClient(named, **options))
+        await client.activate(next(iter(named)))
+        return client
 
     async def _ended(self, connection: Any) -> None:
         await until(lambda: connection.end is not None)

@@ -1,11 +1,9 @@
 """The relay client: one endpoint is active, and it switches when that is unavailable, and only then."""
 
 import asyncio
-import random
 import traceback
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +12,6 @@ from azure.core.credentials import AzureNamedKeyCredential
 
 from busway_clients import (
     ConnectionEnded,
-    FileRoles,
-    MemoryRoles,
     NotARelay,
     RelayFailed,
     RelayRefused,
@@ -30,8 +26,7 @@ BRIEF = timedelta(seconds=0.3)
 
 def test_first_active_endpoint_is_random() -> None:
     endpoints = {name: RelayEndpoint(f"{name}.servicebus.windows.net", "hyco") for name in ("west", "east")}
-    picks = [RelayClient(endpoints, choice=random.Random(seed)).state.active for seed in range(40)]
-    assert 10 < picks.count("west") < 30
+    assert {RelayClient(endpoints).state.active for _ in range(60)} == {"west", "east"}
 
 
 @run
@@ -113,29 +108,6 @@ async def test_a_message_is_not_lost_to_a_receive_that_was_cancelled(pair: Pair)
     await asyncio.wait({waiting})
     await connection.send("1")
     assert await connection.receive() == "west: 1"
-
-
-@run
-async def test_clients_that_share_their_roles_agree(pair: Pair, tmp_path: Path) -> None:
-    await pair.echoing()
-    first = await pair.client(roles=FileRoles(tmp_path / "roles.db"))
-    second = await pair.client(roles=FileRoles(tmp_path / "roles.db"), refresh=timedelta())
-    assert await second.request("1") == "west: 1"
-    await pair.west.go_down()
-    await first.request("2")
-    assert (await second.look()).active == "east"
-    assert second.state == EAST_ACTIVE
-
-
-@run
-async def test_roles_of_other_endpoints_are_refused_and_nothing_stays_open(pair: Pair) -> None:
-    await pair.echoing()
-    roles = MemoryRoles()
-    roles.replace(0, ("north", "south"))
-    client = await pair.client(roles=roles)
-    with pytest.raises(WrongUse, match="has roles of north, south, expected east, west"):
-        await client.connect()
-    assert pair.served == []
 
 
 @run
@@ -329,5 +301,5 @@ async def test_invalid_settings_are_reported_by_the_constructor(pair: Pair) -> N
     with pytest.raises(WrongUse, match="got none, expected an active"):
         RelayClient({})
     client = await pair.client()
-    with pytest.raises(WrongUse, match="got 'north', expected one of west, east"):
+    with pytest.raises(WrongUse, match="got 'north', expected one of"):
         await client.activate("north")
