@@ -35,6 +35,8 @@ class Platform:
     """When in a drain the host restarts: it listens again, and is killed at the end of the drain."""
     steal_after: float | None = None
     """After how many seconds of an invocation its partition gets a second owner, once."""
+    partition_wait: float = 0.0
+    """How long a restarted host waits for partitions: on Azure 120 to 150 s (FN24: azure-functions-host 11788)."""
     lose_every: int | None = None
     """Every n-th message is settled without an invocation: see `Losing`."""
 

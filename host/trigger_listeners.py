@@ -83,6 +83,7 @@ class Triggers:
                     wire=self.wire,
                     losing=self.losing,
                     steal_after=self.platform.steal_after,
+                    partition_wait=self.platform.partition_wait,
                 )
             case "queueTrigger":
                 # Import lazily: only apps with storage queues need this SDK.

@@ -59,6 +59,13 @@ def host(
             help="Seconds of an invocation after which its partition of a hub gets a second owner, once.",
         ),
     ] = None,
+    partition_wait: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="Seconds that a restarted host waits for partitions with a checkpoint; on Azure 120 to 150.",
+        ),
+    ] = 0.0,
 ) -> None:
     """
     Run the function app in the current folder as Azure's Functions host would.
@@ -83,6 +90,7 @@ def host(
         drain_seconds=drain_seconds,
         restart_in_drain=restart_in_drain,
         steal_after=steal_after,
+        partition_wait=partition_wait,
         lose_every=lose_every,
     )
     folder = Path.cwd()

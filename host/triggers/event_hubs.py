@@ -64,6 +64,8 @@ class EventHubsListener:
     losing: Losing
     steal_after: float | None
     """See `Platform`."""
+    partition_wait: float = 0.0
+    """Likewise, for partitions that have a checkpoint."""
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _links: set[RawLink] = field(default_factory=set, init=False)
     _waiting_partitions: int = field(default=0, init=False)
@@ -87,12 +89,15 @@ class EventHubsListener:
         partition_ids = await self.hub.partition_ids()
         let_in()
         self._waiting_partitions = len(partition_ids)
+        wait, self.partition_wait = self.partition_wait, 0.0
         async with asyncio.TaskGroup() as self._owners:
             for partition_id in partition_ids:
-                self._owners.create_task(self._partition(partition_id))
+                self._owners.create_task(self._partition(partition_id, wait))
 
-    async def _partition(self, partition_id: str) -> None:
+    async def _partition(self, partition_id: str, wait: float = 0.0) -> None:
         partition = Partition(self.hub.connection_name, self.hub.name, self.hub.consumer_group, partition_id)
+        if wait and self.checkpoints.get(partition) is not None:
+            await self.stopping.wait(wait)
         name = f"{self.function.name}/{partition_id}"
         is_first = True
 

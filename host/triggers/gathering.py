@@ -1,8 +1,8 @@
 """
 Batches of a least size (minMessageBatchSize, minEventBatchSize): what was received waits for more, but not too long.
 
-The rest of a session goes out when nothing else has come before the session is closed. What still waits when the host stops
-is not settled.
+The rest of a session goes out when nothing else has come before the session is closed. What still waits when the host
+stops is not settled.
 
 Source: ServiceBusListener.MonitorCache and ServiceBusMessageManager, PartitionProcessorEventsManager
 (Azure/azure-sdk-for-net, sdk/servicebus and sdk/eventhub, Microsoft.Azure.WebJobs.Extensions.*/src/Listeners).

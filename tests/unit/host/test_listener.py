@@ -5,7 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from host.checkpoints import Checkpoints, Partition
 from host.listener import Stopping, keep_listening
+from host.platform import Losing
+from host.settings import EventHubsOptions
+from host.triggers.event_hubs import EventHubsListener
+from host.worker import Function
+from shared.clock import SystemClock
 from shared.errors import TargetRefused, TargetUnavailable
 
 
@@ -58,3 +64,49 @@ def test_a_request_to_stop_ends_the_wait(is_stopped: bool) -> None:
         return bool(stopping)
 
     assert asyncio.run(asyncio.wait_for(wait(), 60)) is is_stopped
+
+
+class Hub:
+    """A hub of one partition that cannot be read; the host stops then."""
+
+    connection_name, name, consumer_group, namespace = "C", "h", "$Default", "n"
+
+    def __init__(self, stopping: Stopping) -> None:
+        self._stopping = stopping
+
+    async def partition_ids(self) -> list[str]:
+        return ["0"]
+
+    async def open(self, *_: object, **__: object) -> None:
+        self._stopping.request()
+        raise TargetUnavailable("hub: closed")
+
+    async def close(self) -> None:
+        """Have nothing to close."""
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(None, []), ("7", [150.0])])
+def test_a_restarted_host_waits_for_the_partitions_that_another_had(offset: str | None, expected: list[float]) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    checkpoints, stopping = Checkpoints(), Stopping(sleep)
+    if offset is not None:
+        checkpoints.set(Partition("C", "h", "$Default", "0"), offset)
+    listener = EventHubsListener(
+        Function("f", "f", {"name": "m"}, {}, None),
+        Hub(stopping),  # type: ignore[arg-type] # with the methods that the listener calls
+        EventHubsOptions(),
+        None,  # type: ignore[arg-type] # nothing is invoked
+        SystemClock(),
+        stopping=stopping,
+        checkpoints=checkpoints,
+        wire=False,
+        losing=Losing(),
+        steal_after=None,
+        partition_wait=150.0,
+    )
+    asyncio.run(listener.run())
+    assert pauses == expected
