@@ -1,11 +1,10 @@
 """Marks taken in one region and read in the other's copy."""
 
-import asyncio
 import queue
 import re
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -325,18 +324,6 @@ def test_the_positions_of_copies_in_a_mark_of_an_earlier_version_are_not_used() 
     [row] = store.read("k.c.s", ["mark"])
     store.write("k.c.s", [Write("mark", {**row.properties, "Schema": 1}, row.version)])
     assert list(books.load("s").positions) == ["west/"]
-
-
-def test_asynchronous_bookmarks_are_the_same() -> None:
-    async def run() -> None:
-        store = aio.SqliteStore(":memory:")
-        await store.open()
-        books = aio.Bookmarks(store, "c")
-        kept = await books.save("s", marked(native(1, seconds=timedelta(hours=1).total_seconds())))
-        assert await books.load("s") == kept
-        await store.close()
-
-    asyncio.run(run())
 
 
 def test_hub_consumer_continues_in_the_copy_where_it_stopped() -> None:

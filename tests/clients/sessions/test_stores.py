@@ -193,16 +193,6 @@ def test_malformed_row_is_reported_with_its_key(tmp_path: Path, row: Any, proper
         Journal(store, Settings()).read("s.x", ["a"])
 
 
-def test_foreign_file_is_refused_and_not_changed(tmp_path: Path) -> None:
-    Outbox(tmp_path / "outbox.db").close()
-    before = (tmp_path / "outbox.db").read_bytes()
-    store = SqliteStore(tmp_path / "outbox.db")
-    OPENED.append(store)
-    with pytest.raises(StoreRefused, match=r"outbox\.db: is a database of another kind, expected rows"):
-        store.open()
-    assert (tmp_path / "outbox.db").read_bytes() == before
-
-
 def test_concurrent_creation_of_a_file(tmp_path: Path) -> None:
     def opened(path: Any, together: Any) -> None:
         store = SqliteStore(path)
@@ -245,14 +235,22 @@ def test_existing_table_needs_no_right_to_create_one(table: tuple[str, str], is_
         Journal(store, Settings()).open()
 
 
-def test_foreign_file_and_missing_folder_are_refused(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
+def test_foreign_file_and_missing_folder_are_refused_and_not_changed(tmp_path: Path) -> None:
+    page, outbox = tmp_path / "page.html", tmp_path / "outbox.db"
     page.write_text("<html>" * 1000)
-    for path in (page, tmp_path / "missing" / "journal.db"):
+    Outbox(outbox).close()
+    before = outbox.read_bytes()
+    problems = {
+        page: r"page\.html: file is not a database",
+        outbox: r"outbox\.db: is a database of another kind, expected rows",
+        tmp_path / "missing/journal.db": r"journal\.db: unable to open",
+    }
+    for path, problem in problems.items():
         store = SqliteStore(path)
         OPENED.append(store)
-        with pytest.raises(StoreRefused, match=r"page\.html|journal\.db"):
+        with pytest.raises(StoreRefused, match=problem):
             store.open()
+    assert outbox.read_bytes() == before
 
 
 # azure-data-tables asks an element of an answer in XML for its truth.
