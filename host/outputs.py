@@ -15,7 +15,8 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
 
 from azure.core.exceptions import AzureError
 from azure.eventhub import EventData
@@ -42,13 +43,6 @@ class Bodies(NamedTuple):
     warning: str | None = None
 
 
-class Closable(Protocol):
-    """A client of an SDK."""
-
-    async def close(self) -> None:
-        """Close the connection."""
-
-
 class NoOutput(ValueError):
     """A value that the host cannot turn into messages; it fails the invocation."""
 
@@ -62,6 +56,7 @@ class Outputs:
         self._clients: dict[str, ServiceBusClient] = {}
         self._senders: dict[tuple[str, str], ServiceBusSender] = {}
         self._producers: dict[tuple[str, str], EventHubProducerClient] = {}
+        self._opened = AsyncExitStack()
         # Invocations run side by side, and the SDK fails if two of them open one client.
         self._turns: defaultdict[object, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._warned: set[tuple[str, str, str]] = set()
@@ -85,9 +80,7 @@ class Outputs:
 
     async def close(self) -> None:
         """Close the clients."""
-        opened: tuple[Closable, ...] = (*self._senders.values(), *self._clients.values(), *self._producers.values())
-        for each in opened:
-            await each.close()
+        await self._opened.aclose()
 
     def _bodies(self, function: Function, binding: Mapping[str, Any], data: TypedData) -> list[bytes]:
         try:
@@ -143,18 +136,20 @@ class Outputs:
         key = connection.name, entity
         if key not in self._senders:
             if connection.name not in self._clients:
-                self._clients[connection.name] = client_of(connection, retries=3)
+                self._clients[connection.name] = client = client_of(connection, retries=3)
+                self._opened.push_async_callback(client.close)
             client = self._clients[connection.name]
-            self._senders[key] = (
-                client.get_queue_sender(entity) if binding.get("queueName") else client.get_topic_sender(entity)
-            )
+            opened = client.get_queue_sender(entity) if binding.get("queueName") else client.get_topic_sender(entity)
+            self._opened.push_async_callback(opened.close)
+            self._senders[key] = opened
         return self._senders[key]
 
     def _producer(self, function: Function, binding: Mapping[str, Any]) -> EventHubProducerClient:
         connection, hub = self._entity(function, binding, "eventHubName")
         key = connection.name, hub
         if key not in self._producers:
-            self._producers[key] = producer_of(connection, hub, retries=3)
+            self._producers[key] = opened = producer_of(connection, hub, retries=3)
+            self._opened.push_async_callback(opened.close)
         return self._producers[key]
 
 
