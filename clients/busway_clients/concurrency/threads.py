@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from busway_clients.errors import NotSynchronous
@@ -79,7 +80,8 @@ class SideTask(Generic[Result]):
         self.future: Future[Result] = Future()
         self._act = act
         self._discard = discard
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        # With the caller's context, as a task of asyncio has it: the SDK traces a call below the application's span.
+        threading.Thread(target=copy_context().run, args=(self._run,), name=name, daemon=True).start()
 
     @property
     def is_done(self) -> bool:

@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any, Self
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from busway_clients import FollowingReceiver, FollowingSender
+from busway_clients import FollowingReceiver, FollowingSender, PassiveSender
 from busway_clients.endpoints.endpoint import Endpoint
 from tests.clients.endpoints.following import endpoint
 
@@ -112,3 +113,18 @@ def test_one_link_to_an_endpoint_opens_at_a_time_and_one_that_opens_late_is_clos
         assert closed.wait(30)
         sender.send_messages(ServiceBusMessage("x"))
         assert len(begun) == 2
+
+
+def test_a_call_of_the_sdk_has_the_context_of_its_caller() -> None:
+    span, seen = ContextVar("span", default="none"), []
+
+    class Tracing(Sdk):
+        def send_messages(self, *_: Any, **__: Any) -> None:
+            seen.append(span.get())
+
+    span.set("of the application")
+    with FollowingSender(Watch("west"), lambda _: Tracing(), itself) as following:  # type: ignore[arg-type, return-value] # as the SDK
+        following.send_messages(ServiceBusMessage("x"))
+    senders: dict[str, Any] = {"west": Tracing()}
+    PassiveSender(senders).send(ServiceBusMessage("x"))
+    assert seen == ["of the application"] * 2
