@@ -67,6 +67,7 @@ class SenderLink:
             is_done = sending.wait(None if seconds is None else seconds + GRACE_SECONDS)
         except BaseException:
             sending.abandon()
+            self._overdue = sending
             raise
         if is_done:
             delivery = sending.result()

@@ -66,6 +66,7 @@ class SenderLink:
             is_done = await sending.wait(None if seconds is None else seconds + GRACE_SECONDS)
         except BaseException:
             await sending.abandon()
+            self._overdue = sending
             raise
         if is_done:
             delivery = sending.result()

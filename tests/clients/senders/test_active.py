@@ -1,5 +1,6 @@
 """The active sender over the wire: two namespaces of the local broker, the SDKs of both kinds, real faults."""
 
+import signal
 import socket
 import threading
 import time
@@ -406,4 +407,17 @@ def test_passive_sender_leaves_an_open_link_that_is_stuck_in_the_sdk() -> None:
     accepted = [sender.send(ServiceBusMessage(f"{number}"), timeout=0.1).accepted_by for number in range(3)]
     assert time.monotonic() - began < 10
     assert accepted == [("west",), ("east",), ("east",)]
+    stuck.let.set()
+
+
+def test_a_send_that_was_interrupted_does_not_go_on_beside_the_next() -> None:
+    stuck = StuckSender()
+    senders: dict[str, Any] = {"west": stuck, "east": QuickSender()}
+    sender = PassiveSender(senders)
+    sender.send(ServiceBusMessage("1"))
+    threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        sender.send(ServiceBusMessage("2"))
+    assert sender.send(ServiceBusMessage("3")).accepted_by == ("east",)
+    assert stuck.sends == 2
     stuck.let.set()
