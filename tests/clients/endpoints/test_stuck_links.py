@@ -1,5 +1,6 @@
 """Links that are stuck in the SDK: as of the synchronous one at a namespace that accepts connections and is silent."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -90,6 +91,15 @@ def test_a_call_that_is_stuck_ends_and_holds_no_later_one(use: Any, named: str, 
         assert client.endpoint == endpoint("east")
     client.close()
     assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("use", [send, receive])
+def test_a_link_whose_call_was_interrupted_is_let_go(use: Any, let: threading.Event) -> None:
+    client, call = use(Watch("west"), lambda _: Sdk(let))
+    threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    assert client.endpoint is None
 
 
 def test_one_link_to_an_endpoint_opens_at_a_time_and_one_that_opens_late_is_closed(let: threading.Event) -> None:

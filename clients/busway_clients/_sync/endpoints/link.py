@@ -171,6 +171,9 @@ class FollowingClient(Closing, Generic[Sdk]):
             is_done = calling.wait(seconds)
         except BaseException:
             calling.abandon()
+            if not calling.is_done:
+                # Its caller was interrupted, and a thread goes on with the link.
+                self._let_go()
             raise
         if is_done:
             return calling.result()

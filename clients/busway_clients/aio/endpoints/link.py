@@ -170,6 +170,9 @@ class FollowingClient(Closing, Generic[Sdk]):
             is_done = await calling.wait(seconds)
         except BaseException:
             await calling.abandon()
+            if not calling.is_done:
+                # Its caller was interrupted, and a thread goes on with the link.
+                await self._let_go()
             raise
         if is_done:
             return calling.result()
