@@ -91,10 +91,10 @@ class SimulatedOutputs(Outputs):
         super().__init__(Settings({}))
         self._open = partial(_Sender, network, owner)
         self._sites = sites
-        self._opened: dict[tuple[str, str], _Sender] = {}
+        self._links: dict[tuple[str, str], _Sender] = {}
 
     def _sender(self, function: Function, binding: Mapping[str, Any]) -> Any:  # noqa: ARG002 - the host's own signature
         place = binding["connection"], binding["queueName"]
-        if place not in self._opened:
-            self._opened[place] = self._open(self._sites[place[0]], place[1])
-        return self._opened[place]
+        if place not in self._links:
+            self._links[place] = self._open(self._sites[place[0]], place[1])
+        return self._links[place]
