@@ -25,10 +25,10 @@ threads until it ends: avoid nested quantifiers.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import isfinite
-from typing import NoReturn
+from typing import NoReturn, cast
 from uuid import UUID
 
 from shared.amqp import values
@@ -51,6 +51,7 @@ __all__ = [
     "set_property",
     "text_of",
 ]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 type Edit = Callable[[Message], Message | Sequence[Message] | None]
 """The type of such a function."""
@@ -92,7 +93,11 @@ def put_json(message: Message, value: object) -> None:
 
 
 def properties_of(message: Message) -> dict[str, object]:
-    """Return the application properties as Python values: timestamps as datetime, decimals as bytes."""
+    """
+    Return the application properties as Python values: timestamps as datetime, decimals as bytes.
+
+    A timestamp beyond the years 1 to 9999 stays a number of milliseconds since 1970.
+    """
     return {
         name: _time(value) if value.kind == "timestamp" else plain(value)
         for name, value in message.application_properties()
@@ -134,8 +139,10 @@ def _finite(value: object) -> ExactJson:
 
 
 def _time(value: Value) -> object:
-    milliseconds = value.payload
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if isinstance(milliseconds, int) else None
+    try:
+        return _EPOCH + timedelta(milliseconds=cast("int", value.payload))
+    except OverflowError:
+        return value.payload
 
 
 def _value(given: object) -> Value:
@@ -151,7 +158,7 @@ def _value(given: object) -> Value:
         case str():
             return values.string(given)
         case datetime():
-            return values.timestamp(round(given.timestamp() * 1000))
+            return values.timestamp(round((given.astimezone(UTC) - _EPOCH) / timedelta(milliseconds=1)))
         case UUID():
             return values.uuid(given)
     raise TypeError(f"got a {type(given).__name__}, expected text, number, boolean, time or UUID")

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from shared.editors.options import Strict
 _LONGS = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MOST_DIGITS = 20
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -78,7 +79,7 @@ def _value(cell: Cell) -> Value | None:
         case float() | Decimal() if math.isfinite(cell) and math.isfinite(float(cell)):
             return double(float(cell))
         case datetime():
-            return timestamp(int(cell.timestamp() * 1000))
+            return timestamp((cell - _EPOCH) // timedelta(milliseconds=1))
     raise ValueError
 
 

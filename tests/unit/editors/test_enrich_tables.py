@@ -129,6 +129,7 @@ def test_an_invalid_table_is_reported_at_load(
         ("boolean", "no", None),
         ("timestamp", "1970-01-01", timestamp(0)),
         ("timestamp", "1970-01-01T01:00:00+01:00", timestamp(0)),
+        ("timestamp", "6382-12-16T00:55:40.391Z", timestamp(139_259_436_940_391)),
         ("timestamp", "today", None),
         ("string", "7", string("7")),
     ],
