@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from shared.amqp import sections
 from shared.amqp.values import Malformed
 from shared.codecs.json import read
-from shared.editors.content.body import content_of
+from shared.editors.content.body import content_of, put_content
 from shared.editors.content.json_fields import Fields
 from shared.editors.protection.bound_properties import covers, digest, listed
 from shared.editors.protection.jwe import (
@@ -72,7 +72,7 @@ def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequen
     def seal(text: str, path: str) -> str:
         return f'"{key.seal(text.encode(), {**header, PATH: path})}"'
 
-    message.body = fields.replace(content_of(message), seal)
+    put_content(message, fields.replace(content_of(message), seal))
 
 
 def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str], *, needs_path: bool) -> None:
@@ -88,7 +88,7 @@ def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence
         read(content)
         return content.decode()
 
-    message.body = fields.replace(content_of(message), open_field)
+    put_content(message, fields.replace(content_of(message), open_field))
 
 
 def _check_path(header: Header, path: str, *, needs_path: bool) -> None:
