@@ -55,6 +55,12 @@ class MessageRejected(BuswayError):
         self.reason = reason
         self.description = description
 
+    def by(self, editor: str) -> "MessageRejected":
+        """Return the rejection with the name of the *editor* that raised it before the description."""
+        named = MessageRejected(self.reason, f"{editor}: {self.description}")
+        named.__cause__ = self
+        return named
+
 
 _LONGEST_WAIT = timedelta(days=1)
 

@@ -1,6 +1,7 @@
 """JSON (RFC 8259), written with every digit of its numbers."""
 
 from decimal import Decimal
+from typing import TypeGuard
 
 import msgspec
 
@@ -28,6 +29,6 @@ def write(value: ExactJson) -> bytes:
         raise MessageRejected(NOT_WRITABLE, "the result has a value that JSON cannot represent") from error
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | Decimal]:
     """Return whether *value* is a JSON number."""
     return isinstance(value, (int, Decimal)) and not isinstance(value, bool)

@@ -9,7 +9,7 @@ from pydantic import Field
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import attach, canonical_form_of_all, encoded, message_id
-from shared.editors.protection.key_names import KeyId, KeyName, check_key
+from shared.editors.protection.key_names import KeyId, KeyName, keyed
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.metadata import SEPARATOR, iso_time
@@ -48,10 +48,7 @@ class AttestStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "attest.key", self.options.key)
-        return Keyed("attest", KeyRings(self.options.key, task), Attest(self.options, task).edit)
+        return keyed(task, "attest", self.options.key, Attest(self.options, task).edit)
 
 
 class Attest:
@@ -59,7 +56,7 @@ class Attest:
 
     def __init__(self, options: AttestOptions, task: TaskFacts) -> None:
         """Make statements about messages that *task* receives."""
-        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - only tasks with keys load the library
 
         self._key = signing_keys(options.kid)
         self._task = task

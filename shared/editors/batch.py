@@ -13,12 +13,11 @@ from shared.amqp.codec import encode
 from shared.amqp.scan import join_list, join_map
 from shared.amqp.values import int_, string
 from shared.editors.content.envelopes import Entry, Envelope, Format, envelope
-from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
+from shared.editors.options import AS_WRITTEN, Stateless, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
-from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
-from shared.protocols import EditedTogether, Joined, Outcome
+from shared.protocols import EditedTogether, Joined
 from shared.time_limit import TimeLimit
 
 COUNT = "batch-count"
@@ -85,7 +84,7 @@ class _Group:
         self.size += entry.size
 
 
-class Batch:
+class Batch(Stateless):
     """Joins the messages of a delivery into envelopes."""
 
     name = "batch"
@@ -107,7 +106,7 @@ class Batch:
         groups: list[_Group] = []
         for index, found in enumerate(await self._time_limit.each(self._contribution, messages)):
             if isinstance(found, MessageRejected):
-                results[index] = MessageRejected(found.reason, f"{self.name}: {found.description}")
+                results[index] = found
                 continue
             properties, entry, key = found
             group = filling.get(key)
@@ -120,9 +119,6 @@ class Batch:
             for index in group.members[1:]:
                 results[index] = Joined(group.members[0])
         return results
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: no state is kept."""
 
     def _contribution(self, message: Message) -> tuple[_Properties, Entry, object]:
         """Return a message's properties, its part of an envelope, and what it has in common with others in one."""

@@ -7,14 +7,13 @@ The chain editor: each message of a sequence gets a signed link with its number 
 3. A message that is redelivered after WINDOW others is linked again, with a new number.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import Stateless, Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach, covers
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.editors.protection.links import (
@@ -24,18 +23,16 @@ from shared.editors.protection.links import (
     Progress,
     Sequences,
     StoreOptions,
-    answered_within,
     content_digest,
-    each_of,
-    group_by_sequence,
+    each_sequence,
     hash_of,
     identities,
 )
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.message.arrival import Arrival, Origin
+from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.protocols import BatchEditor, EditedTogether, Outcome
+from shared.protocols import BatchEditor, EditedTogether
 from shared.stores.documents import Changed
 from shared.time_limit import TimeLimit
 
@@ -53,7 +50,6 @@ class ChainedProperty(Strict):
     """A sequence of the messages with the same value of an application property."""
 
     property: str = Field(min_length=1)
-    """Application property whose value names the sequence."""
     """Application property whose value names the sequence."""
 
 
@@ -96,7 +92,7 @@ class ChainStep(Step):
         from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "chain.key", self.options.key)
-        documents = self.options.store.open(task, "chain.store")
+        documents = self.options.store.open_documents(task, "chain.store")
         rings = KeyRings(self.options.key, task)
         return Chain(self.options, rings, Sequences(documents, f"chain/{task.name}"), TimeLimit(task.edit_seconds))
 
@@ -108,11 +104,10 @@ class _Place(NamedTuple):
     digest: str
 
 
-class Chain:
+class Chain(Stateless):
     """Links messages, and stores the links before the messages continue."""
 
     name = "chain"
-    joins = False
 
     def __init__(self, options: ChainOptions, rings: "KeyRings", sequences: Sequences, time_limit: TimeLimit) -> None:
         """Sign with the newest key of *rings*, or a named one."""
@@ -137,7 +132,7 @@ class Chain:
         placed = await self._time_limit.each(lambda message: self._place(message, next(identified)), messages)
         for index, found in enumerate(placed):
             if isinstance(found, MessageRejected):
-                results[index] = MessageRejected(found.reason, f"{self.name}: {found.description}")
+                results[index] = found
             else:
                 places[index] = found
 
@@ -156,13 +151,8 @@ class Chain:
             for index, result in zip(linked, signed, strict=True):
                 results[index] = result if isinstance(result, MessageRejected) else (result,)
 
-        with answered_within(self.name, timeout_seconds):
-            async with asyncio.timeout(timeout_seconds):
-                await each_of(group_by_sequence(places), link)
+        await each_sequence(places, link, self.name, timeout_seconds)
         return results
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: the links are already stored."""
 
     def _place(self, message: Message, identity: str | None) -> tuple[str, _Place]:
         if identity is None:
@@ -199,7 +189,7 @@ class Chain:
         if known is None:
             progress.append(place.identity, hash_of(payload))
         elif progress.hash_at(number) != hash_of(payload):
-            problem = f"{self.name}: was linked as number {number} in an earlier delivery, with other content"
+            problem = f"was linked as number {number} in an earlier delivery, with other content"
             return MessageRejected("ChainedDifferently", problem)
         return payload
 

@@ -11,14 +11,14 @@ from urllib.parse import quote
 from pydantic import Field
 
 from shared.amqp.codec import encode
-from shared.editors.options import Step, TaskFacts
+from shared.editors.options import Stateless, Step, TaskFacts
 from shared.editors.state.claims import PROPERTY, Claim, body_to_store, set_claim
 from shared.editors.state.store import ContainerName, Store
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
-from shared.protocols import EditedTogether, Outcome
+from shared.protocols import EditedTogether
 from shared.stores.blobs import Blobs, answered_within, some_at_once
 from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
@@ -52,11 +52,10 @@ class ClaimCheckStep(Step):
         return ClaimCheck(self.options.open(task, "claim-check"), self.options.above, task.edit_seconds)
 
 
-class ClaimCheck:
+class ClaimCheck(Stateless):
     """Replaces large bodies by claims."""
 
     name = "claim-check"
-    joins = False
 
     def __init__(self, blobs: Blobs, above: int, edit_seconds: float = DEFAULT_SECONDS) -> None:
         """Store bodies of more than *above* bytes in *blobs*; each message may take *edit_seconds*."""
@@ -68,7 +67,6 @@ class ClaimCheck:
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return the messages, with claims for large bodies, after these were stored."""
-        results: list[EditedTogether] = []
         uploads: dict[str, tuple[bytes, str | None]] = {}
         parts: Counter[Arrival] = Counter()
 
@@ -77,17 +75,10 @@ class ClaimCheck:
             parts[message.arrival] += 1
             return self._edit(message, part, uploads)
 
-        for edited in await self._time_limit.each(edit, messages):
-            if isinstance(edited, MessageRejected):
-                results.append(MessageRejected(edited.reason, f"{self.name}: {edited.description}"))
-            else:
-                results.append((edited,))
+        edited = await self._time_limit.each(edit, messages)
         if uploads:
             await self._upload(uploads, timeout_seconds)
-        return results
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: messages in transit refer to the blobs."""
+        return [each if isinstance(each, MessageRejected) else (each,) for each in edited]
 
     def _edit(self, message: Message, part: int, uploads: dict[str, tuple[bytes, str | None]]) -> Message:
         content, form = body_to_store(message)

@@ -67,7 +67,7 @@ class ClaimRestore:
         size = 0
         for index, claim in enumerate(await self._time_limit.each(self._claim, messages)):
             if isinstance(claim, MessageRejected):
-                results[index] = self._rejection(claim)
+                results[index] = claim
             elif claim is not None:
                 size += claim.size
                 if claims and size > BATCH_BYTES:
@@ -84,7 +84,7 @@ class ClaimRestore:
         restored = []
         for (index, claim), each in zip(claims.items(), edited, strict=True):
             if isinstance(each, MessageRejected):
-                results[index] = self._rejection(each)
+                results[index] = each
             else:
                 results[index] = (each,)
                 restored.append((each.arrival, claim.blob))
@@ -127,9 +127,6 @@ class ClaimRestore:
 
         async with answered_within(timeout_seconds, self._blobs.url):
             return await some_at_once(map(download, claims))
-
-    def _rejection(self, error: MessageRejected) -> MessageRejected:
-        return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
 
 def _restored(message: Message, claim: Claim, found: Blob | TooLarge | None) -> Message:

@@ -105,13 +105,6 @@ class CloudEvents:
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message; raises MessageRejected for an invalid event, or if it cannot become one."""
-        try:
-            self._edit(message)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
-        return (message,)
-
-    def _edit(self, message: Message) -> None:
         media_type = (message.content_type or "").partition(";")[0].strip().lower()
         properties = dict(_event_properties(message))
         if media_type.startswith(self._codec.ANY_FORMAT):
@@ -119,7 +112,7 @@ class CloudEvents:
         elif any(f"{prefix}specversion" in properties for prefix in _PREFIXES):
             event = self._binary(message, properties)
         elif self._to == "plain":
-            return
+            return (message,)
         else:
             event = self._create(message)
         changes: dict[str, Value | None] = dict.fromkeys(properties)
@@ -138,6 +131,7 @@ class CloudEvents:
             message.content_type = None if content_type is None else str(content_type)
         if changes:
             message.set_properties(changes)
+        return (message,)
 
     def _structured(self, message: Message, media_type: str) -> "Event":
         if media_type.startswith(self._codec.BATCH):

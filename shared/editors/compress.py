@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 from shared.codecs.compression import Encoding, compressor
 from shared.editors.content.body import content_of
 from shared.editors.options import Step, Strict, TaskFacts
-from shared.errors import MessageRejected
 from shared.message.message import Message
 
 # Lowest, highest and default level. At its default, each takes about as long as gzip.
@@ -66,10 +65,7 @@ class Compress:
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message; raises MessageRejected if its body cannot be compressed."""
-        try:
-            content = content_of(message)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        content = content_of(message)
         if len(content) >= self._min_size:
             message.body = self._compress(content)
             before = message.content_encoding

@@ -78,10 +78,7 @@ class Decompress:
         """Return the message; raises MessageRejected if its body is not compressed as declared."""
         before, _, last = (message.content_encoding or "").rpartition(",")
         said = _ENCODINGS.get(last.strip().lower())
-        try:
-            content = self._content(message, said)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        content = self._content(message, said)
         if content is not None:
             message.body = content
             if said is not None:

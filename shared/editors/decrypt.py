@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames
-from shared.editors.protection.key_names import KeyName, check_key
+from shared.editors.protection.key_names import KeyName, keyed
 from shared.message.message import Message
 from shared.protocols import BatchEditor
 
@@ -52,10 +52,7 @@ class DecryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "decrypt.key", self.options.key)
-        return Keyed("decrypt", KeyRings(self.options.key, task), Decrypt(self.options).edit)
+        return keyed(task, "decrypt", self.options.key, Decrypt(self.options).edit)
 
 
 class Decrypt:
@@ -63,7 +60,7 @@ class Decrypt:
 
     def __init__(self, options: DecryptOptions) -> None:
         """Decrypt by *options*."""
-        from shared.editors.protection import sealing  # noqa: PLC0415 - see above
+        from shared.editors.protection import sealing  # noqa: PLC0415 - only tasks with keys load the library
 
         self._open_body, self._open_fields = sealing.open_body, sealing.open_fields
         self._bound = options.bind or ()

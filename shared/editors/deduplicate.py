@@ -118,13 +118,13 @@ class Deduplicate:
         for index, (message, digest) in enumerate(zip(messages, digests, strict=True)):
             parts = parts_of.setdefault(message.arrival, [])
             if isinstance(digest, MessageRejected):
-                results.append(MessageRejected(digest.reason, f"{self.name}: {digest.description}"))
+                results.append(digest)
                 parts.append(_Fate.REJECTED)
             elif digest is not None and self._ids.has(digest):
-                results.append(Withheld(f"{self.name}: a message with this {self._by} was sent before"))
+                results.append(Withheld(f"a message with this {self._by} was sent before"))
                 parts.append(_Fate.WITHHELD)
             elif digest is not None and firsts.setdefault(digest, index) != index:
-                problem = f"{self.name}: a message with this {self._by} is in the same delivery"
+                problem = f"a message with this {self._by} is in the same delivery"
                 results.append(Joined(firsts[digest], Outcome.FILTERED, problem))
                 parts.append(_Fate.JOINED)
             else:

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames
-from shared.editors.protection.key_names import KeyId, KeyName, check_key
+from shared.editors.protection.key_names import KeyId, KeyName, keyed
 from shared.message.message import Message
 from shared.protocols import BatchEditor
 
@@ -67,10 +67,7 @@ class EncryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "encrypt.key", self.options.key)
-        return Keyed("encrypt", KeyRings(self.options.key, task), Encrypt(self.options).edit)
+        return keyed(task, "encrypt", self.options.key, Encrypt(self.options).edit)
 
 
 class Encrypt:
@@ -78,7 +75,7 @@ class Encrypt:
 
     def __init__(self, options: EncryptOptions) -> None:
         """Encrypt by *options*."""
-        from shared.editors.protection import sealing  # noqa: PLC0415 - see above
+        from shared.editors.protection import sealing  # noqa: PLC0415 - only tasks with keys load the library
         from shared.editors.protection.jwe import SealingKey  # noqa: PLC0415 - see above
         from shared.editors.protection.keys import PerRing  # noqa: PLC0415 - see above
 

@@ -16,14 +16,14 @@ from shared.editors.lookup.columns import Column, Enrichment, enrichment, enrich
 from shared.editors.lookup.json_members import with_members
 from shared.editors.lookup.table_source import BlobSource, FileSource, Reloaded, Source
 from shared.editors.lookup.tables import FORMATS, BrokenTableError, by_key, key_text, rows_of
-from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts, configured_file
+from shared.editors.options import AS_WRITTEN, Stateless, Step, Strict, TaskFacts, configured_file
 from shared.editors.state.store import Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.protocols import EditedTogether, Outcome
+from shared.protocols import EditedTogether
 from shared.rules import SYSTEM_PROPERTIES
 from shared.stores.blobs import Blob
 from shared.time_limit import TimeLimit
@@ -192,11 +192,10 @@ class EnrichStep(Step):
         return Enrich(self.options, task)
 
 
-class Enrich:
+class Enrich(Stateless):
     """Adds columns of a table, and facts about the arrival, to messages."""
 
     name = "enrich"
-    joins = False
 
     def __init__(self, options: EnrichOptions, task: TaskFacts) -> None:
         """Add what *options* name."""
@@ -221,15 +220,7 @@ class Enrich:
         """Return the messages with the additions."""
         table = await self._table.current(timeout_seconds) if self._table is not None else {}
         edited = await self._time_limit.each(lambda message: self._edit(message, table), messages)
-        return [
-            MessageRejected(message.reason, f"{self.name}: {message.description}")
-            if isinstance(message, MessageRejected)
-            else (message,)
-            for message in edited
-        ]
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: no state is kept."""
+        return [each if isinstance(each, MessageRejected) else (each,) for each in edited]
 
     def _edit(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
         changes: dict[str, Value | None] = {}

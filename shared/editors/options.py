@@ -7,7 +7,7 @@ The step's only field has the editor's verb as its alias. `shared.tasks.steps.ST
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -17,8 +17,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from shared.clock import Clock
 from shared.durations import written
 from shared.errors import ConfigError
-from shared.message.arrival import Origin
-from shared.protocols import BatchEditor, Editor, Secrets
+from shared.message.arrival import Arrival, Origin
+from shared.protocols import BatchEditor, Editor, Outcome, Secrets
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 from shared.time_limit import DEFAULT_SECONDS
 
@@ -93,6 +93,15 @@ class Step(Strict, ABC):
     @abstractmethod
     def editor(self, task: TaskFacts, /) -> Editor | BatchEditor:
         """Return the editor with these options; raises ConfigError for missing or invalid app settings."""
+
+
+class Stateless:
+    """What is common to editors of batches that keep nothing for the settlement and join no messages."""
+
+    joins = False
+
+    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
+        """Do nothing."""
 
 
 def _parsed_by(parse: Callable[[str], SqlFilter | Action]) -> Callable[[str], str]:

@@ -54,7 +54,7 @@ class OwnThread:
                     seen = len(calls.results)
                 if calls.is_abandoned:
                     self._abandon(thread)
-                    problem = f"{self._name}: took more than {self._seconds:g} s (ten times limits.edit_time)"
+                    problem = f"took more than {self._seconds:g} s (ten times limits.edit_time)"
                     return [*calls.results, MessageRejected(REASON, problem)]
         return calls.results
 

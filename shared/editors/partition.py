@@ -67,10 +67,7 @@ class Partition:
         """Return the message, with a key if it had none; raises MessageRejected."""
         if message.session_id or message.partition_key or _has_kept_key(message):
             return (message,)
-        try:
-            key = self._key(message)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        key = self._key(message)
         if key is not None:
             message.set_annotations({PARTITION_KEY: string(key)})
         return (message,)

@@ -86,13 +86,10 @@ class Properties:
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message with its properties changed, or raise MessageRejected."""
-        try:
-            if self._changes_names:
-                self._rename(message)
-            if self._action is not None:
-                self._action.apply(RuleProperties(message))
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if self._changes_names:
+            self._rename(message)
+        if self._action is not None:
+            self._action.apply(RuleProperties(message))
         return (message,)
 
     def _rename(self, message: Message) -> None:

@@ -18,15 +18,15 @@ from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from shared.amqp import map_section
 from shared.amqp.sections import Sections
-from shared.editors.options import FOLDER, Step, TaskFacts
+from shared.editors.options import FOLDER, Stateless, Step, TaskFacts
 from shared.editors.ordering import OWN, PARTITION_KEY, part_id
 from shared.editors.own_thread import OwnThread
 from shared.errors import MessageRejected
-from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import EditedTogether, Outcome, Withheld
+from shared.protocols import EditedTogether, Withheld
 
 FAILED = "EditorFailed"
+_WITHHELD = Withheld("withheld")
 # A function may wait, and the clock runs on while other processes compute.
 _MORE_TIME = 10
 
@@ -85,7 +85,7 @@ class PythonStep(Step):
         return Python(self.function, _MORE_TIME * task.edit_seconds)
 
 
-class Python:
+class Python(Stateless):
     """
     Calls a user's function for each message and checks the result.
 
@@ -93,22 +93,16 @@ class Python:
     message is rejected. The text of the error is not logged, because it may quote the body.
     """
 
-    name = "python"
-    joins = False
-
     def __init__(self, function: OwnFunction, seconds: float) -> None:
         """Call *function* in a thread of its own; a call may take *seconds* by the clock."""
+        self.name = f"python {function.name}"
         self._call = function.call
-        self._label = f"{self.name} {function.name}"
-        self._thread = OwnThread(self._label, seconds)
+        self._thread = OwnThread(self.name, seconds)
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:  # noqa: ARG002 - each call has a limit
         """Return the answer for each message; the messages stay unchanged."""
         results = await self._thread.map(self.edit, [message.copy() for message in messages])
         return [_answer(result) for result in results]
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: no state is kept."""
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return what the function returns, or raise MessageRejected."""
@@ -116,31 +110,29 @@ class Python:
         try:
             found = self._call(message)
         except MessageRejected as error:
-            raise MessageRejected(str(error.reason), f"{self._label}: {error.description}") from error
+            raise MessageRejected(str(error.reason), str(error.description)) from error
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error rejects the message
-            _LOGGER.debug("%s failed at\n%s", self._label, "".join(traceback.format_tb(error.__traceback__)))
+            _LOGGER.debug("%s failed at\n%s", self.name, "".join(traceback.format_tb(error.__traceback__)))
             # Without a cause, whose text may quote the body.
-            raise self._rejected(f"failed with {type(error).__name__}") from None
+            raise MessageRejected(FAILED, f"failed with {type(error).__name__}") from None
         if found is None:
-            return Withheld(f"withheld by {self._label}")
+            return _WITHHELD
         messages = (found,) if isinstance(found, Message) else found
         if not isinstance(messages, (list, tuple)) or not all(isinstance(message, Message) for message in messages):
-            raise self._rejected(f"returned a {type(found).__name__}, expected a message, a list of messages or None")
+            problem = f"returned a {type(found).__name__}, expected a message, a list of messages or None"
+            raise MessageRejected(FAILED, problem)
         if not messages:
-            return Withheld(f"withheld by {self._label}")
+            return _WITHHELD
         for each in messages:
             changed = kept.changed(each)
             if changed is not None:
-                raise self._rejected(f"changed {changed}, which has to stay as it was")
+                raise MessageRejected(FAILED, f"changed {changed}, which has to stay as it was")
         messages = _distinct(messages)
         if len(messages) > 1:
             # A target that detects duplicates would otherwise keep the first of them only.
             for number, part in enumerate(messages):
                 part.message_id = part_id(part, number)
         return messages
-
-    def _rejected(self, problem: str) -> MessageRejected:
-        return MessageRejected(FAILED, f"{self._label}: {problem}")
 
 
 def _answer(result: Sequence[Message] | Withheld | Exception) -> EditedTogether:

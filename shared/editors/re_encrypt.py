@@ -8,11 +8,10 @@ from pydantic import Field
 from shared.editors.content.json_fields import FieldPaths
 from shared.editors.decrypt import Decrypt, DecryptOptions
 from shared.editors.encrypt import Encrypt, EncryptOptions, SealingOptions
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import Stateless, Step, Strict, TaskFacts
 from shared.editors.protection.key_names import KeyName, check_key
-from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import BatchEditor, EditedTogether, Outcome
+from shared.protocols import BatchEditor, EditedTogether
 
 if TYPE_CHECKING:
     from shared.editors.protection.keys import Keyed, KeyRing, KeyRings
@@ -66,11 +65,10 @@ class ReEncryptStep(Step):
         return editor
 
 
-class ReEncrypt:
+class ReEncrypt(Stateless):
     """Decrypts a message with the key that it names, and encrypts it with a key of another secret."""
 
     name = "re-encrypt"
-    joins = False
     keyed: "Keyed"
     """Reads the keys to decrypt with, and calls `edit`."""
 
@@ -85,9 +83,6 @@ class ReEncrypt:
         """Return each message edited or rejected; raises the error if the keys are unavailable."""
         self._ring = await self._rings.ring(timeout_seconds=timeout_seconds)
         return await self.keyed.edit_batch(messages, timeout_seconds=timeout_seconds)
-
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: no state is kept."""
 
     def edit(self, message: Message, ring: "KeyRing") -> Message:
         """Return *message* encrypted with the new key."""

@@ -123,10 +123,7 @@ class Reduce:
         try:
             content = self._write(self._reduce(read_exact(content_of(message))))
         except RecursionError as error:
-            problem = f"{self.name}: the body is nested too deeply to be reduced"
-            raise MessageRejected("NestedTooDeeply", problem) from error
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+            raise MessageRejected("NestedTooDeeply", "the body is nested too deeply to be reduced") from error
         put_content(message, content)
         return (message,)
 

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from shared.amqp import map_section
 from shared.amqp.values import Value, boolean, double, long, string, timestamp
 from shared.codecs.json import ExactJson, read_exact
+from shared.codecs.json_writing import is_number
 from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
 from shared.editors.ordering import FreeName
@@ -18,7 +19,7 @@ from shared.message.message import Message
 
 type Kind = Literal["string", "long", "double", "boolean", "timestamp"]
 
-_LARGEST_LONG = 2**63 - 1
+_LONGS = range(-(2**63), 2**63)
 _LARGEST_DOUBLE = Decimal("1.7976931348623157e308")
 # The limit of Service Bus for one property.
 _LONGEST = 32 * 1024
@@ -75,14 +76,11 @@ class Route:
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message with the properties; raises MessageRejected."""
-        try:
-            body = read_exact(content_of(message))
-            values = [
-                (name, self._value(name, expression.of(body, message), kind, is_required))
-                for name, expression, kind, is_required in self._lifted
-            ]
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        body = read_exact(content_of(message))
+        values = [
+            (name, self._value(name, expression.of(body, message), kind, is_required))
+            for name, expression, kind, is_required in self._lifted
+        ]
         present = map_section.Names(message.sections.application_properties)
         message.set_properties(
             {(present.spellings(name.lower()) or [name])[0]: value for name, value in values},
@@ -111,19 +109,13 @@ def _string(found: ExactJson) -> Value | None:
 
 
 def _long(found: ExactJson) -> Value | None:
-    number = _number(found, _LARGEST_LONG)
-    return long(int(number)) if number is not None and number == int(number) else None
+    if not is_number(found) or not _LONGS.start <= found < _LONGS.stop or found != int(found):
+        return None
+    return long(int(found))
 
 
 def _double(found: ExactJson) -> Value | None:
-    number = _number(found, _LARGEST_DOUBLE)
-    return None if number is None else double(float(number))
-
-
-def _number(found: ExactJson, largest: int | Decimal) -> int | Decimal | None:
-    if isinstance(found, bool) or not isinstance(found, (int, Decimal)):
-        return None
-    return found if -largest <= found <= largest else None
+    return double(float(found)) if is_number(found) and -_LARGEST_DOUBLE <= found <= _LARGEST_DOUBLE else None
 
 
 def _boolean(found: ExactJson) -> Value | None:

@@ -9,7 +9,7 @@ from shared.clock import Clock
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames, attach, digest
-from shared.editors.protection.key_names import KeyId, KeyName, check_key
+from shared.editors.protection.key_names import KeyId, KeyName, keyed
 from shared.message.message import Message
 from shared.protocols import BatchEditor
 
@@ -53,10 +53,7 @@ class SignStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "sign.key", self.options.key)
-        return Keyed("sign", KeyRings(self.options.key, task), Sign(self.options, task.clock).edit)
+        return keyed(task, "sign", self.options.key, Sign(self.options, task.clock).edit)
 
 
 class Sign:
@@ -64,7 +61,7 @@ class Sign:
 
     def __init__(self, options: SignOptions, clock: Clock) -> None:
         """Take the time of signing from *clock*."""
-        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - only tasks with keys load the library
 
         self._key = signing_keys(options.kid)
         self._bound = options.properties or ()

@@ -61,15 +61,12 @@ class Split:
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return the messages in the envelope."""
-        try:
-            taken = self._envelope.taken(content_of(message), self._limit)
-            if not taken:
-                return Withheld(f"{self.name}: the envelope is empty")
-            whole = _whole(message)
-            _check_size(whole, taken)
-            return [self._part(whole, each, number) for number, each in enumerate(taken)]
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        taken = self._envelope.taken(content_of(message), self._limit)
+        if not taken:
+            return Withheld("the envelope is empty")
+        whole = _whole(message)
+        _check_size(whole, taken)
+        return [self._part(whole, each, number) for number, each in enumerate(taken)]
 
     def _part(self, whole: Message, taken: Taken, number: int) -> Message:
         if taken.properties is not None:

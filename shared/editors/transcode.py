@@ -93,12 +93,9 @@ class Transcode:
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message; raises MessageRejected if its body cannot be read, or not be written."""
         seen = message.content_type
-        try:
-            if self._checks and seen is not None:
-                self._check(seen)
-            message.body = self._write(self._read(message))
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if self._checks and seen is not None:
+            self._check(seen)
+        message.body = self._write(self._read(message))
         if seen != self._media_type:
             message.content_type = self._media_type
         return (message,)
@@ -143,12 +140,9 @@ class Recode:
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message; raises MessageRejected if one of the character sets lacks a character."""
         seen = message.content_type or "text/plain"
-        try:
-            if self._checks:
-                self._check(message, seen)
-            message.body = recode(content_of(message), self._before, self._after)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        if self._checks:
+            self._check(message, seen)
+        message.body = recode(content_of(message), self._before, self._after)
         message.content_type = f"{self._media_type or _CHARSET.sub('', seen)}; charset={self._after}"
         return (message,)
 

@@ -62,12 +62,9 @@ class Transform:
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return the message with its new body; a null result may withhold it; raises MessageRejected."""
-        try:
-            content = self._new_body(message)
-        except MessageRejected as error:
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+        content = self._new_body(message)
         if content is None:
-            return Withheld(f"{self.name}: the result is null")
+            return Withheld("the result is null")
         put_content(message, content)
         if self._content_type is not None:
             message.content_type = self._content_type

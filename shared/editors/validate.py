@@ -120,11 +120,11 @@ class Validate:
             self._check(message)
         except MessageRejected as error:
             if self._drops:
-                return Withheld(f"{self.name}: {error}")
-            if self._mark is not None:
-                message.set_properties({self._mark: string(f"{error.reason}: {error.description}")})
-                return (message,)
-            raise MessageRejected(error.reason, f"{self.name}: {error.description}") from error
+                return Withheld(str(error))
+            if self._mark is None:
+                raise
+            message.set_properties({self._mark: string(str(error))})
+            return (message,)
         # A mark from the sender, or from an earlier hop, would route a valid message as an invalid one.
         if self._mark is not None and message.application_property(self._mark) is not None:
             message.set_properties({self._mark: None})

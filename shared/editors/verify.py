@@ -8,7 +8,7 @@ from shared.clock import Clock
 from shared.editors.content.body import body_or_nothing
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames, covers, digest, listed
-from shared.editors.protection.key_names import KeyName, check_key
+from shared.editors.protection.key_names import KeyName, keyed
 from shared.editors.sign import BOUND, BOUND_DIGEST, SIGNATURE
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -50,12 +50,8 @@ class VerifyStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "verify.key", self.options.key)
         drops = self.options.on_failure == "drop"
-        verify = Verify(self.options, task.clock)
-        return Keyed("verify", KeyRings(self.options.key, task), verify.edit, drops=drops)
+        return keyed(task, "verify", self.options.key, Verify(self.options, task.clock).edit, drops=drops)
 
 
 class Verify:
@@ -63,7 +59,7 @@ class Verify:
 
     def __init__(self, options: VerifyOptions, clock: Clock) -> None:
         """Take the time from *clock*."""
-        from shared.editors.protection.jws import verify_detached  # noqa: PLC0415 - see above
+        from shared.editors.protection.jws import verify_detached  # noqa: PLC0415 - only tasks with keys load the library
 
         self._verify = verify_detached
         self._required = options.properties or ()

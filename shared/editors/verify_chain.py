@@ -8,7 +8,6 @@ The verify-chain editor: finds missing, reordered, altered and inserted messages
 3. A message that was passed on before may come again, with the same number and hash: that is no violation.
 """
 
-import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
@@ -25,11 +24,9 @@ from shared.editors.protection.links import (
     Progress,
     Sequences,
     StoreOptions,
-    answered_within,
     content_digest,
     decode_link,
-    each_of,
-    group_by_sequence,
+    each_sequence,
     hash_of,
     identities,
 )
@@ -90,7 +87,7 @@ class VerifyChainStep(Step):
         from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
 
         check_key(task, "verify-chain.key", self.options.key)
-        documents = self.options.store.open(task, "verify-chain.store")
+        documents = self.options.store.open_documents(task, "verify-chain.store")
         rings = KeyRings(self.options.key, task)
         return VerifyChain(self.options, rings, Sequences(documents, f"verify-chain/{task.name}"))
 
@@ -131,7 +128,7 @@ class VerifyChain:
         """Return each message, withheld, or rejected out of sequence; raises if the store is unavailable."""
         checked = await self._rings.each(messages, self._check, timeout_seconds=timeout_seconds)
         results: list[EditedTogether] = [
-            self._rejection(each) if isinstance(each, MessageRejected) else (self._strip_link(message),)
+            each if isinstance(each, MessageRejected) else (self._strip_link(message),)
             for message, each in zip(messages, checked, strict=True)
         ]
         passed: dict[int, _Passed] = {}
@@ -145,22 +142,20 @@ class VerifyChain:
                 try:
                     passes = self._judge(linked, progress, later, is_new=version is None)
                 except MessageRejected as error:
-                    results[index] = self._rejection(error)
+                    results[index] = error
                     continue
                 if passes is not None:
                     passed[index] = passes
                 elif self._is_withheld(linked, confirmed):
                     problem = f"number {linked.link.number} of {sequence} was passed on before"
-                    results[index] = Withheld(f"{self.name}: {problem}")
+                    results[index] = Withheld(problem)
 
         linked = {
             index: (each.link.sequence, each._replace(identity=identity or ""))
             for index, (each, identity) in enumerate(zip(checked, identities(messages), strict=True))
             if isinstance(each, _Linked)
         }
-        with answered_within(self.name, timeout_seconds):
-            async with asyncio.timeout(timeout_seconds):
-                await each_of(group_by_sequence(linked), judge)
+        await each_sequence(linked, judge, self.name, timeout_seconds)
         self._note(messages, passed)
         return results
 
@@ -175,9 +170,7 @@ class VerifyChain:
         async def keep(sequence: str, members: list[tuple[int, _Passed]]) -> None:
             await self._keep(sequence, [each for _, each in members])
 
-        with answered_within(self.name, timeout_seconds):
-            async with asyncio.timeout(timeout_seconds):
-                await each_of(group_by_sequence(passed), keep)
+        await each_sequence(passed, keep, self.name, timeout_seconds)
         for arrival in done:
             del self._pending[arrival]
 
@@ -279,9 +272,6 @@ class VerifyChain:
         unlinked = message.copy()
         unlinked.set_properties({LINK: None})
         return unlinked
-
-    def _rejection(self, error: MessageRejected) -> MessageRejected:
-        return MessageRejected(error.reason, f"{self.name}: {error.description}")
 
 
 def _refuse_gap(link: Link, first: int, later: Sequence[int]) -> None:

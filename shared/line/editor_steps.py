@@ -87,11 +87,13 @@ class EditorSteps:
         if isinstance(result, Message):
             if self._fits(batch, room, item, (result,)):
                 item.message = result
+        elif isinstance(result, Withheld):
+            self._replace(batch, item, Withheld(f"{editor}: {result.reason}"))
         elif not isinstance(result, Exception):
-            if isinstance(result, Withheld) or self._fits(batch, room, item, result):
+            if self._fits(batch, room, item, result):
                 self._replace(batch, item, result)
         elif isinstance(result, MessageRejected):
-            self._reject(batch, item, result)
+            self._reject(batch, item, result.by(editor))
         else:
             self._reject(batch, item, _unexpected(editor, result))
 
@@ -234,6 +236,16 @@ def _edited(editor: Editor, message: Message) -> Message | Sequence[Message] | W
     return result if isinstance(result, Withheld) or len(result) != 1 else result[0]
 
 
+def _named(editor: str, answer: EditedTogether) -> EditedTogether:
+    """Return *answer* with the name of its editor in the reason, if it has one."""
+    match answer:
+        case MessageRejected():
+            return answer.by(editor)
+        case Withheld() | Joined(reason=str()):
+            return answer._replace(reason=f"{editor}: {answer.reason}")
+    return answer
+
+
 def _has_failing_siblings(answers: Sequence[tuple[Item, EditedTogether]]) -> bool:
     """Return whether an editor rejects a part of a message and has already used another part of it."""
     failing = {item.original for item, result in answers if isinstance(result, MessageRejected)}
@@ -256,7 +268,8 @@ def _unexpected(name: str, error: Exception) -> MessageRejected:
 async def _answers(editor: BatchEditor, batch: Batch, messages: Sequence[Message]) -> Sequence[EditedTogether]:
     """Return the answer for each message; raises only BuswayError, if a service for the editor does not answer."""
     try:
-        return await batch.ask(f"the editor {editor.name}", partial(_edit_batch, editor, messages))
+        answers = await batch.ask(f"the editor {editor.name}", partial(_edit_batch, editor, messages))
+        return [_named(editor.name, answer) for answer in answers]
     except BuswayError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, a message is at fault

@@ -67,8 +67,8 @@ def _identity(place: Place, key: str) -> str:
 def _edited(editor: Editor, message: Message) -> Message:
     try:
         result = editor.edit(message)
-    except MessageRejected:
-        raise
+    except MessageRejected as error:
+        raise error.by(editor.name) from error
     except Exception as error:  # an editor of the user's own may raise anything
         text = f"the editor {editor.name} failed with {type(error).__name__}"
         raise MessageRejected("EditorFailed", text) from error

@@ -1,11 +1,17 @@
 """The names of keys in tasks: those of the secrets that hold them, which must exist as far as that can be checked."""
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from shared.editors.options import TaskFacts
 from shared.errors import ConfigError, Problem
+from shared.message.message import Message
+from shared.protocols import BatchEditor, Withheld
+
+if TYPE_CHECKING:
+    from shared.editors.protection.keys import KeyRing
 
 type KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,127}$")]
 """Name of a secret that holds a JSON Web Key, or a JSON Web Key Set whose last key is the newest."""
@@ -18,3 +24,18 @@ def check_key(task: TaskFacts, place: str, name: str) -> None:
     if problem is not None:
         where = f"task {task.name}: {place}: secret {name}: app setting {problem.path}"
         raise ConfigError([Problem(where, problem.problem, problem.hint)])
+
+
+def keyed(
+    task: TaskFacts,
+    verb: str,
+    key: str,
+    edit: "Callable[[Message, KeyRing], Message | Withheld]",
+    *,
+    drops: bool = False,
+) -> BatchEditor:
+    """Return an editor that calls *edit* with the keys of a secret; raises ConfigError as `check_key`."""
+    from shared.editors.protection.keys import Keyed, KeyRings  # noqa: PLC0415 - only tasks with keys load the library
+
+    check_key(task, f"{verb}.key", key)
+    return Keyed(verb, KeyRings(key, task), edit, drops=drops)

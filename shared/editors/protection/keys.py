@@ -17,11 +17,10 @@ from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OctKey
 
 from shared.codecs.json import Json, read
-from shared.editors.options import TaskFacts
+from shared.editors.options import Stateless, TaskFacts
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.arrival import Arrival
 from shared.message.message import Message
-from shared.protocols import EditedTogether, Outcome, Withheld
+from shared.protocols import EditedTogether, Withheld
 from shared.time_limit import TimeLimit
 
 _LOGGER = logging.getLogger("busway.editors")
@@ -123,10 +122,8 @@ class KeyRings:
         return await self._time_limit.each(lambda message: work(message, ring), messages)
 
 
-class Keyed:
+class Keyed(Stateless):
     """Edits messages one by one with the keys of a secret, which it reads once per batch."""
-
-    joins = False
 
     def __init__(
         self,
@@ -151,9 +148,6 @@ class Keyed:
         edited = await self._rings.each(messages, self._edit_copy, timeout_seconds=timeout_seconds)
         return [self._result(message) for message in edited]
 
-    async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:
-        """Do nothing: no state is kept."""
-
     def _edit_copy(self, message: Message, ring: KeyRing) -> Message | Withheld:
         # A copy, because the batch may be edited again with the original messages.
         return self._edit(message.copy(), ring)
@@ -161,11 +155,7 @@ class Keyed:
     def _result(self, result: Message | Withheld | MessageRejected) -> EditedTogether:
         if isinstance(result, Message):
             return (result,)
-        if isinstance(result, Withheld):
-            return result
-        if self._drops:
-            return Withheld(f"{self.name}: {result}")
-        return MessageRejected(result.reason, f"{self.name}: {result.description}")
+        return Withheld(str(result)) if self._drops and isinstance(result, MessageRejected) else result
 
 
 class PerRing[T]:

@@ -11,24 +11,21 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
-
-from pydantic import Field
 
 from shared.codecs.json import read
 from shared.editors.content.body import body_or_nothing
-from shared.editors.options import Strict, TaskFacts
 from shared.editors.protection.bound_properties import canonical_form, encoded, is_text, listed, message_id
-from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
+from shared.editors.state.store import ContainerName, Store
+from shared.errors import MessageRejected, TargetRefused
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
+from shared.stores.blobs import answered_within
 from shared.stores.documents import Documents
-from shared.stores.dry_run import DryRunDocuments
-from shared.stores.settings import open_documents, store_problem
 
 LINK = "repl-chain"
 # Links of a sequence that are remembered, for redeliveries; or twice as many as a batch has, if that is more.
@@ -36,22 +33,11 @@ WINDOW = 256
 _AT_ONCE = 16  # sequences of a batch that are read at a time
 
 
-class StoreOptions(Strict):
+class StoreOptions(Store):
     """Where the state of each sequence is stored."""
 
-    setting: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
-    """App setting of a storage account, or `file:PATH`."""
-    container: Annotated[str, Field(pattern=r"^[a-z0-9](-?[a-z0-9]){2,62}$")] = "busway-chains"
+    container: ContainerName = "busway-chains"
     """Container; it is created if it is missing."""
-
-    def open(self, task: TaskFacts, place: str) -> Documents:
-        """Return the store; raises ConfigError if the app setting cannot be used."""
-        problem = store_problem(self.setting, task.settings)
-        if problem is not None:
-            where = f"task {task.name}: {place}: app setting {problem.path}"
-            raise ConfigError([Problem(where, problem.problem, problem.hint)])
-        documents = open_documents(self.setting, task.settings, self.container)
-        return DryRunDocuments(documents) if task.dry_run else documents
 
 
 class Link(NamedTuple):
@@ -210,35 +196,31 @@ class Sequences:
         return f"{self._folder}/{hashlib.sha256(sequence.encode()).hexdigest()[:40]}.json"
 
 
-@contextmanager
-def answered_within(name: str, seconds: float) -> Iterator[None]:
-    """Translate a timeout of a store, or of a key vault."""
-    try:
-        yield
-    except TimeoutError as error:
-        raise TargetUnavailable(f"{name}: the store did not answer within {seconds:.0f} s") from error
+async def each_sequence[T](
+    pairs: Mapping[int, tuple[str, T]],
+    work: Callable[[str, list[tuple[int, T]]], Awaitable[None]],
+    editor: str,
+    timeout_seconds: float,
+) -> None:
+    """
+    Do *work* for each sequence with its items and their index in the batch, some sequences at a time.
 
-
-async def each_of[T](groups: Mapping[str, T], work: Callable[[str, T], Awaitable[None]]) -> None:
-    """Do *work* for each sequence, some at a time; raises the first error when all have ended."""
-    places = asyncio.Semaphore(_AT_ONCE)
-
-    async def do(sequence: str, members: T) -> None:
-        async with places:
-            await work(sequence, members)
-
-    ends = await asyncio.gather(*(do(*item) for item in groups.items()), return_exceptions=True)
-    for end in ends:
-        if end is not None:
-            raise end
-
-
-def group_by_sequence[T](pairs: Mapping[int, tuple[str, T]]) -> dict[str, list[tuple[int, T]]]:
-    """Return the items by sequence, with their index in the batch."""
+    Raises the first error when all have ended, and TargetUnavailable if the store takes too long.
+    """
     groups: dict[str, list[tuple[int, T]]] = {}
     for index, (sequence, each) in pairs.items():
         groups.setdefault(sequence, []).append((index, each))
-    return groups
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def do(sequence: str, members: list[tuple[int, T]]) -> None:
+        async with places:
+            await work(sequence, members)
+
+    async with answered_within(timeout_seconds, editor):
+        ends = await asyncio.gather(*(do(*item) for item in groups.items()), return_exceptions=True)
+    for end in ends:
+        if end is not None:
+            raise end
 
 
 def _pair(said: object) -> tuple[str, str]:

@@ -105,7 +105,7 @@ def test_a_redelivered_message_with_changed_content_is_not_linked_again(app: dic
     same, other = edit(chainer(app), [order(1), order(2, b"another")])
     assert verdict(same) == "passes"
     assert isinstance(other, MessageRejected)
-    assert str(other).startswith("ChainedDifferently: chain: was linked as number 2")
+    assert str(other).startswith("ChainedDifferently: was linked as number 2")
 
 
 def test_each_part_of_a_split_message_gets_its_own_link(app: dict[str, str]) -> None:
@@ -126,15 +126,15 @@ def test_missing_reordered_altered_and_inserted_messages_are_reported_with_their
     assert carried(verify, arrived(links[:2])) == ["passes"] * 2
     results = edit(verify, arrived([altered, stranger, moved, links[5], links[4], links[3]], 3))
     assert [str(result) for result in results] == [
-        "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
-        "ChainInserted: verify-chain: has no link in property repl-chain",
-        "ChainAltered: verify-chain: the content is not the one that was linked as number 3 of west/orders/s",
-        "ChainMissing: verify-chain: numbers 3 to 5 of west/orders/s are missing before 6",
-        "ChainMissing: verify-chain: numbers 3 to 4 of west/orders/s are missing before 5",
-        "ChainMissing: verify-chain: number 3 of west/orders/s is missing before 4",
+        "ChainAltered: the content is not the one that was linked as number 3 of west/orders/s",
+        "ChainInserted: has no link in property repl-chain",
+        "ChainAltered: the content is not the one that was linked as number 3 of west/orders/s",
+        "ChainMissing: numbers 3 to 5 of west/orders/s are missing before 6",
+        "ChainMissing: numbers 3 to 4 of west/orders/s are missing before 5",
+        "ChainMissing: number 3 of west/orders/s is missing before 4",
     ]
     results = edit(verify, arrived([links[3], links[2]], 9))
-    assert str(results[0]) == "ChainReordered: verify-chain: number 4 of west/orders/s comes before number 3"
+    assert str(results[0]) == "ChainReordered: number 4 of west/orders/s comes before number 3"
     assert verdict(results[1]) == "passes"
 
 
@@ -191,8 +191,8 @@ def test_a_link_of_another_chain_or_without_a_required_property_is_reported_as_i
     problem = [
         str(edit(verifier(app, **options), arrived([link]))[0]) for options in ({"chain_of": "north/orders"}, {})
     ]
-    assert "ChainInserted: verify-chain: is number 1 of west/orders/s, which is another chain" in problem[0]
-    assert "ChainInserted: verify-chain: the link does not cover sys.MessageId" in problem[1]
+    assert "ChainInserted: is number 1 of west/orders/s, which is another chain" in problem[0]
+    assert "ChainInserted: the link does not cover sys.MessageId" in problem[1]
     of = {"properties": ["sys.SessionId"], "chain_of": "west/orders"}
     assert carried(verifier(app, **of), arrived([link])) == ["passes"]
 
@@ -226,7 +226,7 @@ def test_a_repeated_message_is_withheld_only_if_the_first_one_was_sent_and_settl
     results = edit(again, copies)
     assert [verdict(result) for result in results] == ["withheld"] * 2
     assert isinstance(results[0], Withheld)
-    assert results[0].reason == "verify-chain: number 1 of west/orders/s was passed on before"
+    assert results[0].reason == "number 1 of west/orders/s was passed on before"
     assert carried(verifier(app), copies) == ["passes"] * 2
 
 

@@ -63,7 +63,7 @@ def test_xml_in_bytes_is_read_by_mark_content_type_and_declaration(body: bytes, 
 
 @pytest.mark.parametrize("name", ["unknown-1", "idna", "utf-7"])
 def test_an_unknown_character_set_is_rejected(name: str) -> None:
-    with pytest.raises(MessageRejected, match="WrongContentType: transcode: names an unknown character set"):
+    with pytest.raises(MessageRejected, match="WrongContentType: names an unknown character set"):
         as_json(message(body=b"<r/>", content_type=f"text/xml; charset={name}"))
 
 

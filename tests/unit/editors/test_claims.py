@@ -177,19 +177,19 @@ def test_claim_check_works_before_and_after_encryption(tmp_path: Path) -> None:
     [
         (
             {"container": "https://evil.example/claims"},
-            "ForeignClaim: claim-restore: claims a blob of another container",
+            "ForeignClaim: claims a blob of another container",
         ),
         ({"container": "file:claims.db/other"}, "ForeignClaim"),
         ({"sha256": "0" * 64}, "ClaimAltered"),
-        ({"size": 11}, "ClaimAltered: claim-restore: the blob has 12 bytes"),
+        ({"size": 11}, "ClaimAltered: the blob has 12 bytes"),
         ({"size": 13}, "ClaimAltered"),
-        ({"size": 10**9}, "BodyTooLarge: claim-restore: claims 1000000000 bytes, expected at most 104857600"),
+        ({"size": 10**9}, "BodyTooLarge: claims 1000000000 bytes, expected at most 104857600"),
         ({"size": -1}, "BadClaim"),
         ({"size": "12"}, "BadClaim"),
         ({"claim-check": 2}, "BadClaim"),
         ({"form": "avro"}, "BadClaim"),
         ({"form": "amqp"}, "Malformed"),
-        ({"blob": "another"}, "BadClaim: claim-restore: the body names another blob than the property"),
+        ({"blob": "another"}, "BadClaim: the body names another blob than the property"),
     ],
 )
 def test_an_invalid_claim_is_rejected(tmp_path: Path, changes: Any, expected: str) -> None:
@@ -213,8 +213,8 @@ def test_a_missing_blob_and_a_body_that_is_not_a_claim_reject_only_their_own_mes
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
     results = asked(restoring(path), lost, good, drawing(3, b"no JSON", named={PROPERTY: string("x")}))
     assert [isinstance(result, MessageRejected) for result in results] == [True, False, True]
-    assert str(results[0]).startswith("ClaimMissing: claim-restore: the blob that it claims is missing")
-    assert str(results[2]).startswith("NotJson: claim-restore")
+    assert str(results[0]).startswith("ClaimMissing: the blob that it claims is missing")
+    assert str(results[2]).startswith("NotJson: ")
     claimed = drawing(4, b"a large body", named={PROPERTY: string("x")})
     assert fault(check(path), claimed).startswith("ClaimedAlready")
 

@@ -101,7 +101,7 @@ def test_a_message_without_an_id_passes_or_is_rejected() -> None:
     assert asked(editor(), [message(1, message_id=None)]) != []
     (result,) = asked(editor(by="key", missing="reject"), [message(1)])
     assert isinstance(result, MessageRejected)
-    assert str(result) == "IdMissing: deduplicate: has no key, which identifies duplicates"
+    assert str(result) == "IdMissing: has no key, which identifies duplicates"
 
 
 def test_options_are_checked() -> None:
@@ -124,7 +124,7 @@ def test_options_are_checked() -> None:
 def test_of_two_duplicates_in_one_delivery_the_second_shares_the_outcome_of_the_first() -> None:
     messages = [message(1, message_id="a"), message(2, message_id="b"), message(3, message_id="a")]
     assert asked(editor(), messages)[2] == Joined(
-        0, Outcome.FILTERED, "deduplicate: a message with this sys.MessageId is in the same delivery"
+        0, Outcome.FILTERED, "a message with this sys.MessageId is in the same delivery"
     )
     line = Line(editor())
     assert line.run((1, "a"), (2, "b"), (3, "a")) == {Outcome.SENT: 2, Outcome.FILTERED: 1}

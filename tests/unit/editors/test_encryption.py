@@ -156,12 +156,17 @@ def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> No
     assert b"4000" not in sealed.body
     assert b'"card": {"number":"ey' in sealed.body, "blanks are where they were"
     assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
+    text = order()
+    text.sections.body = b"\x00\x53\x77" + encode(string(ORDER.decode()))
+    sealed = one(editor("encrypt", app, key="k", fields=FIELDS), text)
+    assert sealed.sections.body.startswith(b"\x00\x53\x77"), "a string stays one"
+    assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).sections.body == text.sections.body
 
 
 def test_a_missing_field_rejects_the_message_unless_the_options_allow_it() -> None:
     app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
-        with pytest.raises(MessageRejected, match=r"FieldMissing: encrypt: the body has nothing at \$"):
+        with pytest.raises(MessageRejected, match=r"FieldMissing: the body has nothing at \$"):
             one(editor("encrypt", app, key="k", fields=paths), order())
         sealed = one(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), order())
         assert sealed.body == ORDER
@@ -185,7 +190,7 @@ def test_a_body_that_is_bound_to_a_message_is_rejected_in_another() -> None:
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
         one(editor("decrypt", app, key="k"), sealed)
     loose = one(editor("encrypt", app, key="k"), order())
-    with pytest.raises(MessageRejected, match=r"NotBound: decrypt: the content is not bound to sys.MessageId"):
+    with pytest.raises(MessageRejected, match=r"NotBound: the content is not bound to sys.MessageId"):
         one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
 
@@ -193,10 +198,10 @@ def test_an_encrypted_field_is_not_accepted_as_a_body_nor_a_body_as_a_field() ->
     app = settings(k=jwks(made("oct")))
     for bind in ({}, {"bind": ["sys.MessageId"]}):
         sealed = one(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
-        with pytest.raises(MessageRejected, match="BoundElsewhere: decrypt: the content was encrypted as a field"):
+        with pytest.raises(MessageRejected, match="BoundElsewhere: the content was encrypted as a field"):
             one(editor("decrypt", app, key="k"), order(json.loads(sealed.body)["a"].encode()))
         body = one(editor("encrypt", app, key="k", **bind), order(b"1")).body.decode()
-        with pytest.raises(MessageRejected, match="NotBound: decrypt: a field does not say where"):
+        with pytest.raises(MessageRejected, match="NotBound: a field does not say where"):
             one(editor("decrypt", app, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
         accepting = editor("decrypt", app, key="k", fields=["$.a"], without_path="accept")
         assert one(accepting, order(json.dumps({"a": body}).encode())).body == b'{"a": 1}'
@@ -210,7 +215,7 @@ def test_fields_cannot_be_moved_within_the_body(bind: dict[str, Any], without_pa
     sealed = one(editor("encrypt", app, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
     document = json.loads(sealed.body)
     sealed.body = json.dumps({"a": document["b"], "b": document["a"]}).encode()
-    with pytest.raises(MessageRejected, match="BoundElsewhere: decrypt: a field was encrypted at another place"):
+    with pytest.raises(MessageRejected, match="BoundElsewhere: a field was encrypted at another place"):
         one(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
 
 
@@ -280,10 +285,10 @@ def test_re_encryption_changes_the_key_and_keeps_the_content_type() -> None:
     step = {"from": {"key": "old"}, "to": {"key": "new", "bind": ["sys.MessageId"]}}
     moved = one(editor("re-encrypt", app, **step), sealed)
     assert one(editor("decrypt", app, key="new", bind=["sys.MessageId"]), moved).encode() == order().encode()
-    with pytest.raises(MessageRejected, match=r"UnknownKey: decrypt: names the key 'n', expected one of secret old"):
+    with pytest.raises(MessageRejected, match=r"UnknownKey: names the key 'n', expected one of secret old"):
         one(editor("decrypt", app, key="old"), moved)
     fields = one(editor("encrypt", app, key="old", fields=FIELDS), order())
     moved = one(editor("re-encrypt", app, fields=FIELDS, **step), fields)
     assert one(editor("decrypt", app, key="new", fields=FIELDS), moved).body == ORDER
-    with pytest.raises(MessageRejected, match="NotDecrypted: re-encrypt"):
+    with pytest.raises(MessageRejected, match="NotDecrypted"):
         one(editor("re-encrypt", app, **step), order())

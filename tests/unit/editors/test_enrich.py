@@ -77,11 +77,9 @@ def test_the_key_is_a_property_or_a_value_of_the_body(folder: Path, key: Any, gi
 
 
 def test_a_missing_key_rejects_passes_or_uses_the_default_as_configured(folder: Path) -> None:
-    assert fault(by_property(folder), order("c-9")) == (
-        "KeyMissing: enrich: customer is not a key in the table's column 'id'"
-    )
+    assert fault(by_property(folder), order("c-9")) == ("KeyMissing: customer is not a key in the table's column 'id'")
     assert fault(by_property(folder), order(None)) == (
-        "KeyMissing: enrich: has no text or whole number at customer, expected a key of the table"
+        "KeyMissing: has no text or whole number at customer, expected a key of the table"
     )
     assert "no text" in fault(by_property(folder), order(boolean(True)))
     assert properties(edited(by_property(folder, missing="pass"), order("c-9"))) == {"Customer": string("c-9")}
@@ -144,11 +142,11 @@ def test_members_are_added_to_the_body_and_the_rest_keeps_every_byte(
 @pytest.mark.parametrize(
     ("body", "into", "expected"),
     [
-        ("[1]", "$", "NoObject: enrich: the body has no object at $, expected one"),
-        ('{"a": "text"}', "$.a", "NoObject: enrich: the body has no object at $.a, expected one"),
-        ('{"b": {}}', "$.a.b", "FieldMissing: enrich: the body has nothing at $.a, expected an object"),
-        ("{", "$", "NotJson: enrich: body is not JSON"),
-        ('{"a": 1, "a": 2}', "$", "NotJson: enrich: body is JSON with a duplicate name in an object"),
+        ("[1]", "$", "NoObject: the body has no object at $, expected one"),
+        ('{"a": "text"}', "$.a", "NoObject: the body has no object at $.a, expected one"),
+        ('{"b": {}}', "$.a.b", "FieldMissing: the body has nothing at $.a, expected an object"),
+        ("{", "$", "NotJson: body is not JSON"),
+        ('{"a": 1, "a": 2}', "$", "NotJson: body is JSON with a duplicate name in an object"),
         ("[" * 100_000, "$", "NotJson"),
         ('{"n": ' + "9" * 5000 + "}", "$", "NotJson"),
     ],

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from pydantic import ValidationError
 
-from shared.amqp.values import NULL, Value, binary, double, list_, long, string
+from shared.amqp.values import NULL, Value, binary, double, list_, long, string, timestamp
 from shared.editors.function_api import json_of, properties_of, put_json, put_text, reject, set_property, text_of
 from shared.editors.own_thread import MOST_ABANDONED
 from shared.editors.python import OwnFunction, Python
@@ -48,7 +48,7 @@ def test_the_returned_message_is_sent(run: Run) -> None:
 @pytest.mark.parametrize("nothing", ["None", "[]", "()"])
 def test_a_function_that_returns_nothing_withholds_the_message(run: Run, nothing: str) -> None:
     result = run(f"def edit(m): return {nothing}")
-    assert (result.messages, result.reasons) == ([], ["withheld by python own:edit"])
+    assert (result.messages, result.reasons) == ([], ["python own:edit: withheld"])
 
 
 @pytest.mark.parametrize("several", ["[m, m]", "(m, m.copy())"])
@@ -211,7 +211,11 @@ def test_properties_are_read_and_set() -> None:
     assert made.application_property("s") is None
     with pytest.raises(TypeError):
         set_property(made, "s", [])
-    assert properties_of(message(properties={"a": string("x")})) == {"a": "x"}
+    # The end of .NET's time with all its milliseconds, and one that no datetime can hold.
+    late = {"a": string("x"), "t": timestamp(253_402_300_799_999), "u": timestamp(253_402_300_800_000)}
+    assert properties_of(message(properties=late)) == {
+        "a": "x", "t": datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC), "u": 253_402_300_800_000
+    }  # fmt: skip
 
 
 def test_reject_raises() -> None:

@@ -23,7 +23,7 @@ def lifted(body: Any, properties: Any = None, **options: Any) -> Any:
         ("string", b'{"v": "' + b"x" * 32768 + b'"}', string("x" * 32768)),
         ("long", b'{"v": 5}', long(5)),
         ("long", b'{"v": 1E3}', long(1000)),
-        ("long", b'{"v": -9223372036854775807}', long(-9223372036854775807)),
+        ("long", b'{"v": -9223372036854775808}', long(-9223372036854775808)),
         ("double", b'{"v": 10.10}', double(10.1)),
         ("double", b'{"v": 3}', double(3.0)),
         ("boolean", b'{"v": false}', boolean(payload=False)),
@@ -41,7 +41,18 @@ def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected
     ("kind", "value"),
     [
         *(("string", each) for each in (b"5", b"[]", b"true", b'"\\ud83d"', b'"' + b"x" * 32769 + b'"')),
-        *(("long", each) for each in (b"5.5", b'"5"', b"true", b"9223372036854775808", b"1E400", b"1E999999999")),
+        *(
+            ("long", each)
+            for each in (
+                b"5.5",
+                b'"5"',
+                b"true",
+                b"9223372036854775808",
+                b"-9223372036854775809",
+                b"1E400",
+                b"1E999999999",
+            )
+        ),
         *(("double", each) for each in (b'"1"', b"false", b"1E400", b"-1E400")),
         *(("boolean", each) for each in (b"1", b'"true"')),
         *(("timestamp", each) for each in (b"5", b'"yesterday"', b'"2030-03-17T17:46:40"')),

@@ -83,7 +83,7 @@ def test_a_signed_message_is_verified_and_an_altered_one_is_rejected(kind: str) 
     ):
         altered = signed.copy()
         change(altered)
-        with pytest.raises(MessageRejected, match="SignatureInvalid: verify: the signature "):
+        with pytest.raises(MessageRejected, match="SignatureInvalid: the signature "):
             one(verify, altered)
     if kind != "oct":
         with pytest.raises(TargetRefused, match="expected a private key"):
@@ -176,7 +176,7 @@ def test_an_invalid_signature_is_rejected(text: Any, reason: str) -> None:
     assert "4711" not in str(raised.value)
     dropped = result_of(editor("verify", app, on_failure="drop"), received)
     assert isinstance(dropped, Withheld)
-    assert dropped.reason.startswith(f"verify: {reason}: ")
+    assert dropped.reason.startswith(f"{reason}: ")
 
 
 def test_a_public_key_is_not_accepted_as_an_hmac_secret() -> None:
@@ -199,7 +199,7 @@ def test_a_signature_expires_after_its_lifetime() -> None:
     clock.advance(timedelta(minutes=59).total_seconds())
     assert one(verify, signed)
     clock.advance(60)
-    with pytest.raises(MessageRejected, match="SignatureExpired: verify: the signature has expired"):
+    with pytest.raises(MessageRejected, match="SignatureExpired: the signature has expired"):
         one(verify, signed)
 
 
@@ -207,7 +207,7 @@ def test_a_signature_that_covers_too_little_is_rejected_and_a_valid_one_removed_
     app = settings(k=jwks(made("oct")))
     signed = one(editor("sign", app, into="signed"), order())
     assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
-    with pytest.raises(MessageRejected, match=r"NotSigned: verify: the signature does not cover sys\.MessageId"):
+    with pytest.raises(MessageRejected, match=r"NotSigned: the signature does not cover sys\.MessageId"):
         one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
 
@@ -260,7 +260,7 @@ def test_an_attestation_names_the_place_time_and_content_of_the_received_message
 def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
     received = order()
     received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
-    with pytest.raises(MessageRejected, match="UnreadableBody: sign"):
+    with pytest.raises(MessageRejected, match="UnreadableBody"):
         one(editor("sign", settings(k=jwks(made("oct")))), received)
 
 

@@ -144,7 +144,7 @@ def test_editors_before_and_after_a_join_run_in_their_order() -> None:
     line = Line(Alone(without_b), Together(one_envelope), Alone(upper))
     assert line.run("a", "b", "c") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
     assert line.sent() == ["A+C"]
-    assert [record.reason for record in line.journal.records] == [None, "no b", None]
+    assert [record.reason for record in line.journal.records] == [None, "alone: no b", None]
 
 
 def test_refused_joined_message_rejects_each_of_its_messages() -> None:
@@ -201,7 +201,7 @@ def test_duplicate_is_withheld_once_the_other_is_sent() -> None:
     assert line.run("a", "b", "a") == {Outcome.SENT: 2, Outcome.FILTERED: 1}
     assert line.sent() == ["a", "b"]
     assert line.ends()[2] == (3, Outcome.FILTERED, None)
-    assert line.journal.records[2].reason == "there already"
+    assert line.journal.records[2].reason == "together: there already"
     assert not any(record.is_joined for record in line.journal.records)
 
 
@@ -332,7 +332,7 @@ def test_messages_joined_to_a_withheld_one_are_withheld() -> None:
         Together(without_repeats), Alone(lambda message: Withheld("no a") if body(message) == "a" else [message])
     )
     assert line.run("a", "b", "a") == {Outcome.SENT: 1, Outcome.FILTERED: 2}
-    assert [record.reason for record in line.journal.records] == ["no a", None, "no a"]
+    assert [record.reason for record in line.journal.records] == ["alone: no a", None, "alone: no a"]
 
 
 def test_a_message_that_is_in_the_batch_twice_is_settled_once() -> None:
