@@ -79,6 +79,46 @@ _NEVER = 253_402_300_799_000
 _TEXT_CODES = frozenset((0xA1, 0xA3, 0xB1, 0xB3))
 
 
+class _Identity:
+    """A broker property by its index in the properties section: a value of any type that an id may have."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __get__(self, message: "Message", _: object = None) -> Value | None:
+        return message.property_field(self._index)
+
+    def __set__(self, message: "Message", value: Value | None) -> None:
+        message.set_property_field(self._index, value)
+
+
+class _Text:
+    """A broker property that is a text, and is set as a string."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __get__(self, message: "Message", _: object = None) -> str | None:
+        fields = message.property_fields()
+        return text(fields[self._index]) if len(fields) > self._index else None
+
+    def __set__(self, message: "Message", value: str | None) -> None:
+        message.set_property_field(self._index, None if value is None else string(value))
+
+
+class _Symbol(_Text):
+    """A broker property that is a text, and is set as a symbol."""
+
+    def __init__(self, index: int, name: str) -> None:
+        super().__init__(index)
+        self._name = name
+
+    def __set__(self, message: "Message", value: str | None) -> None:
+        if value is not None and not value.isascii():
+            raise Malformed(f"{self._name}: got characters beyond ASCII, expected a symbol")
+        message.set_property_field(self._index, None if value is None else symbol(value))
+
+
 # Struct, here and for `Arrival` and `Outgoing`: made in a quarter of the time of other classes, and without a cycle the
 # garbage collector need not visit them. Together 2 µs a message (benchmarks/worker_cost.py).
 class Message(Struct, eq=False, gc=False):
@@ -172,92 +212,30 @@ class Message(Struct, eq=False, gc=False):
 
     # Broker properties
 
-    @property
-    def message_id(self) -> Value | None:
-        """The id: a string from the Azure SDKs, an ulong, a uuid or a binary from others."""
-        return self._property_field(_MESSAGE_ID)
-
-    @message_id.setter
-    def message_id(self, value: Value | None) -> None:
-        self._set_property_field(_MESSAGE_ID, value)
+    message_id = _Identity(_MESSAGE_ID)
+    """The id: a string from the Azure SDKs, an ulong, a uuid or a binary from others."""
+    correlation_id = _Identity(_CORRELATION_ID)
+    """The correlation id, of the types a message id may have."""
+    to = _Text(_TO)
+    """The address that the sender means it for."""
+    subject = _Text(_SUBJECT)
+    """The subject, which older SDKs call label."""
+    reply_to = _Text(_REPLY_TO)
+    """The address for replies."""
+    content_type = _Symbol(_CONTENT_TYPE, "content type")
+    """The media type of the body."""
+    content_encoding = _Symbol(_CONTENT_ENCODING, "content encoding")
+    """The encoding of the body in addition to its media type, such as gzip."""
+    session_id = _Text(_GROUP_ID)
+    """The session, AMQP's group id."""
+    reply_to_session_id = _Text(_REPLY_TO_GROUP_ID)
+    """The session for replies, AMQP's reply-to group id."""
 
     @property
     def has_message_id(self) -> bool:
         """Whether there is an id, of whatever type."""
         fields = self.property_fields()
         return bool(fields) and fields[_MESSAGE_ID] != _NULL
-
-    @property
-    def correlation_id(self) -> Value | None:
-        """The correlation id, of the types a message id may have."""
-        return self._property_field(_CORRELATION_ID)
-
-    @correlation_id.setter
-    def correlation_id(self, value: Value | None) -> None:
-        self._set_property_field(_CORRELATION_ID, value)
-
-    @property
-    def to(self) -> str | None:
-        """The address that the sender means it for."""
-        return self._property_text(_TO)
-
-    @to.setter
-    def to(self, value: str | None) -> None:
-        self._set_property_text(_TO, value)
-
-    @property
-    def subject(self) -> str | None:
-        """The subject, which older SDKs call label."""
-        return self._property_text(_SUBJECT)
-
-    @subject.setter
-    def subject(self, value: str | None) -> None:
-        self._set_property_text(_SUBJECT, value)
-
-    @property
-    def reply_to(self) -> str | None:
-        """The address for replies."""
-        return self._property_text(_REPLY_TO)
-
-    @reply_to.setter
-    def reply_to(self, value: str | None) -> None:
-        self._set_property_text(_REPLY_TO, value)
-
-    @property
-    def content_type(self) -> str | None:
-        """The media type of the body."""
-        return self._property_text(_CONTENT_TYPE)
-
-    @content_type.setter
-    def content_type(self, value: str | None) -> None:
-        self._set_property_symbol(_CONTENT_TYPE, "content type", value)
-
-    @property
-    def content_encoding(self) -> str | None:
-        """The encoding of the body in addition to its media type, such as gzip."""
-        return self._property_text(_CONTENT_ENCODING)
-
-    @content_encoding.setter
-    def content_encoding(self, value: str | None) -> None:
-        self._set_property_symbol(_CONTENT_ENCODING, "content encoding", value)
-
-    @property
-    def session_id(self) -> str | None:
-        """The session, AMQP's group id."""
-        return self._property_text(_GROUP_ID)
-
-    @session_id.setter
-    def session_id(self, value: str | None) -> None:
-        self._set_property_text(_GROUP_ID, value)
-
-    @property
-    def reply_to_session_id(self) -> str | None:
-        """The session for replies, AMQP's reply-to group id."""
-        return self._property_text(_REPLY_TO_GROUP_ID)
-
-    @reply_to_session_id.setter
-    def reply_to_session_id(self, value: str | None) -> None:
-        self._set_property_text(_REPLY_TO_GROUP_ID, value)
 
     @property
     def partition_key(self) -> str | None:
@@ -283,7 +261,7 @@ class Message(Struct, eq=False, gc=False):
             raise Malformed(f"header ttl: got a {value.kind}, expected milliseconds as a uint")
         if value.payload < _LONGEST_LIFE:
             return value.payload or None
-        creation, expiry = self._property_field(_CREATION_TIME), self._property_field(_ABSOLUTE_EXPIRY_TIME)
+        creation, expiry = self.property_field(_CREATION_TIME), self.property_field(_ABSOLUTE_EXPIRY_TIME)
         if creation is None or expiry is None:
             return None
         if not isinstance(creation.payload, int) or not isinstance(expiry.payload, int) or expiry.payload >= _NEVER:
@@ -297,11 +275,11 @@ class Message(Struct, eq=False, gc=False):
             milliseconds -= 1  # it would mean forever
         self._set_header_field(_TTL, None if milliseconds is None else uint(min(milliseconds, _LONGEST_LIFE)))
         if milliseconds is not None and milliseconds > _LONGEST_LIFE:
-            created = self._property_field(_CREATION_TIME)
+            created = self.property_field(_CREATION_TIME)
             if created is None or not isinstance(created.payload, int):
                 created = timestamp(self.arrival.enqueued_time or 0)
-                self._set_property_field(_CREATION_TIME, created)
-            self._set_property_field(_ABSOLUTE_EXPIRY_TIME, timestamp(cast("int", created.payload) + milliseconds))
+                self.set_property_field(_CREATION_TIME, created)
+            self.set_property_field(_ABSOLUTE_EXPIRY_TIME, timestamp(cast("int", created.payload) + milliseconds))
 
     @property
     def durable(self) -> Value | None:
@@ -387,31 +365,21 @@ class Message(Struct, eq=False, gc=False):
         fields[index] = _NULL if value is None else encode(value)
         self.sections.header = join_list(_HEADER, fields)
 
-    def _property_field(self, index: int) -> Value | None:
+    def property_field(self, index: int) -> Value | None:
+        """Return a field of the properties section, None without one."""
         fields = self.property_fields()
         if len(fields) <= index or fields[index] == _NULL:
             return None
         return decode(fields[index])[0]
 
-    def _property_text(self, index: int) -> str | None:
-        fields = self.property_fields()
-        return text(fields[index]) if len(fields) > index else None
-
-    def _set_property_field(self, index: int, value: Value | None) -> None:
+    def set_property_field(self, index: int, value: Value | None) -> None:
+        """Set a field of the properties section; None removes it."""
         fields = list(self.property_fields())
         fields += [_NULL] * (index + 1 - len(fields))
         fields[index] = _NULL if value is None else encode(value)
         self.sections.properties = join_list(_PROPERTIES, fields)
         self._fields = fields
         self._envelope = None
-
-    def _set_property_symbol(self, index: int, name: str, value: str | None) -> None:
-        if value is not None and not value.isascii():
-            raise Malformed(f"{name}: got characters beyond ASCII, expected a symbol")
-        self._set_property_field(index, None if value is None else symbol(value))
-
-    def _set_property_text(self, index: int, value: str | None) -> None:
-        self._set_property_field(index, None if value is None else string(value))
 
 
 @lru_cache(maxsize=256)
