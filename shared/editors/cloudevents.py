@@ -3,20 +3,19 @@
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from shared.amqp.values import Described, Value, boolean, long, string
+from shared.codecs import cloudevents as codec
+from shared.codecs.cloudevents import Attribute, Event
 from shared.editors.content.body import content_of, labelled_content_of
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
-
-if TYPE_CHECKING:
-    from shared.codecs.cloudevents import Attribute, Event
 
 type Text = Annotated[str, Field(min_length=1)]
 
@@ -47,12 +46,10 @@ class CloudEventsOptions(Strict):
 
     @model_validator(mode="after")
     def _has_attributes_that_events_may_have(self) -> Self:
-        from shared.codecs.cloudevents import check  # noqa: PLC0415 - loaded by tasks that need it
-
         named = ("source", "type", "subject", "dataschema")
         given = {name: str(getattr(self, name)) for name in named if getattr(self, name) is not None}
         try:
-            check({"specversion": "1.0", "id": "1", "source": "/", "type": "any"} | given)
+            codec.check({"specversion": "1.0", "id": "1", "source": "/", "type": "any"} | given)
         except MessageRejected as error:
             raise ValueError(error.description) from error
         return self
@@ -96,9 +93,6 @@ class CloudEvents:
 
     def __init__(self, options: CloudEventsOptions) -> None:
         """Convert to the mode of *options*."""
-        from shared.codecs import cloudevents  # noqa: PLC0415 - loaded by tasks that need it
-
-        self._codec = cloudevents
         self._to = options.to
         self._prefix = f"cloudEvents{options.separator}"
         self._options = options
@@ -107,7 +101,7 @@ class CloudEvents:
         """Return the message; raises MessageRejected for an invalid event, or if it cannot become one."""
         media_type = (message.content_type or "").partition(";")[0].strip().lower()
         properties = dict(_event_properties(message))
-        if media_type.startswith(self._codec.ANY_FORMAT):
+        if media_type.startswith(codec.ANY_FORMAT):
             event = self._structured(message, media_type)
         elif any(f"{prefix}specversion" in properties for prefix in _PREFIXES):
             event = self._binary(message, properties)
@@ -118,50 +112,48 @@ class CloudEvents:
         changes: dict[str, Value | None] = dict.fromkeys(properties)
         attributes = dict(event.attributes)
         if self._to == "structured":
-            message.body = self._codec.write(event)
-            message.content_type = f"{self._codec.MEDIA_TYPE}; charset=utf-8"
+            message.body = codec.write(event)
+            message.content_type = f"{codec.MEDIA_TYPE}; charset=utf-8"
         else:
             content_type = attributes.pop("datacontenttype", None)
             if self._to == "binary":
                 changes |= {f"{self._prefix}{name}": _value(attribute) for name, attribute in attributes.items()}
             if event.data is not None:
                 message.body = event.data
-            elif media_type.startswith(self._codec.ANY_FORMAT):
+            elif media_type.startswith(codec.ANY_FORMAT):
                 message.body = b""
             message.content_type = None if content_type is None else str(content_type)
         if changes:
             message.set_properties(changes)
         return (message,)
 
-    def _structured(self, message: Message, media_type: str) -> "Event":
-        if media_type.startswith(self._codec.BATCH):
-            raise MessageRejected(self._codec.INVALID, "body is a batch of events, expected one (split it first)")
-        if media_type != self._codec.MEDIA_TYPE:
-            raise MessageRejected(self._codec.INVALID, f"event is in another format, expected {self._codec.MEDIA_TYPE}")
-        return self._codec.read(content_of(message))
+    def _structured(self, message: Message, media_type: str) -> Event:
+        if media_type.startswith(codec.BATCH):
+            raise MessageRejected(codec.INVALID, "body is a batch of events, expected one (split it first)")
+        if media_type != codec.MEDIA_TYPE:
+            raise MessageRejected(codec.INVALID, f"event is in another format, expected {codec.MEDIA_TYPE}")
+        return codec.read(content_of(message))
 
-    def _binary(self, message: Message, properties: Mapping[str, Value]) -> "Event":
+    def _binary(self, message: Message, properties: Mapping[str, Value]) -> Event:
         if len({name[: len(_PREFIXES[0])] for name in properties}) > 1:
-            raise MessageRejected(self._codec.INVALID, "event has properties with _ and with :, expected one of them")
+            raise MessageRejected(codec.INVALID, "event has properties with _ and with :, expected one of them")
         attributes: dict[str, Attribute] = {}
         for name, value in properties.items():
             attribute = _attribute(value)
             if attribute is None:
                 raise MessageRejected(
-                    self._codec.INVALID, f"a property of the event is a {value.kind}, which no attribute can be"
+                    codec.INVALID, f"a property of the event is a {value.kind}, which no attribute can be"
                 )
             attributes[name[len(_PREFIXES[0]) :]] = attribute
         if "datacontenttype" in attributes:
-            raise MessageRejected(
-                self._codec.INVALID, "event has datacontenttype as a property, expected the content type"
-            )
-        return self._checked(message, self._codec.received(attributes))
+            raise MessageRejected(codec.INVALID, "event has datacontenttype as a property, expected the content type")
+        return self._checked(message, codec.received(attributes))
 
-    def _create(self, message: Message) -> "Event":
+    def _create(self, message: Message) -> Event:
         options, arrival = self._options, message.arrival
         kind = options.type or message.subject
         if kind is None:
-            raise MessageRejected(self._codec.INVALID, "event would have no type: the message has no subject")
+            raise MessageRejected(codec.INVALID, "event would have no type: the message has no subject")
         identity = message.message_id
         found = deterministic_id(arrival) if identity is None else str(_attribute(identity))
         attributes: dict[str, Attribute] = {"specversion": "1.0", "type": kind}
@@ -177,15 +169,15 @@ class CloudEvents:
             attributes["dataschema"] = options.dataschema
         return self._checked(message, attributes)
 
-    def _checked(self, message: Message, attributes: "dict[str, Attribute]") -> "Event":
+    def _checked(self, message: Message, attributes: dict[str, Attribute]) -> Event:
         if message.content_type is not None:
             attributes["datacontenttype"] = message.content_type
-        self._codec.check(attributes)
+        codec.check(attributes)
         # A Kafka record without a value has no data, and comes as the value null.
         has_data = message.sections.body not in {b"", _NULL_BODY}
         data = labelled_content_of(message) if has_data else None
         # Empty data is no data.
-        return self._codec.Event(attributes, data or None)
+        return Event(attributes, data or None)
 
 
 def _event_properties(message: Message) -> Iterator[tuple[str, Value]]:
@@ -197,7 +189,7 @@ def _event_properties(message: Message) -> Iterator[tuple[str, Value]]:
                 yield name, value
 
 
-def _attribute(value: Value) -> "Attribute | None":
+def _attribute(value: Value) -> Attribute | None:
     """Return the value of an attribute, as itself or as its canonical text; None for another type."""
     match value.payload:
         case bool() | str():
@@ -216,7 +208,7 @@ def _attribute(value: Value) -> "Attribute | None":
     return None
 
 
-def _value(attribute: "Attribute") -> Value:
+def _value(attribute: Attribute) -> Value:
     if isinstance(attribute, bool):
         return boolean(attribute)
     return long(attribute) if isinstance(attribute, int) else string(attribute)

@@ -18,12 +18,11 @@ from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Key
 from shared.message.message import Message
-from shared.message.rule_properties import RuleProperties
+from shared.message.rule_properties import SYSTEM, RuleProperties
 from shared.protocols import EditedTogether, Joined, Outcome, Withheld
 from shared.rules import SYSTEM_PROPERTIES
 from shared.time_limit import DEFAULT_SECONDS, TimeLimit
 
-_SYSTEM = "sys."
 # Messages that are not settled yet; a forgotten one may be sent twice at worst.
 _MOST_UNDECIDED = 100_000
 
@@ -101,11 +100,11 @@ class Deduplicate:
         self._per_session = options.per_session
         self._rejects = options.missing == "reject"
         lower = options.by.lower()
-        self._system = lower.startswith(_SYSTEM)
-        self._name = SYSTEM_PROPERTIES[lower[len(_SYSTEM) :]].name if self._system else lower
-        self._is_message_id = self._system and self._name == "MessageId"
+        is_system = lower.startswith(SYSTEM)
+        name = SYSTEM_PROPERTIES[lower.removeprefix(SYSTEM)].name if is_system else lower
+        self._is_message_id = is_system and name == "MessageId"
         # Ids from different properties in one store are different ids.
-        self._prefix = f"{self._name}\0{self._system}\0{self._per_session}\0".encode()
+        self._prefix = f"{name}\0{is_system}\0{self._per_session}\0".encode()
         self._undecided: OrderedDict[Key, _Parts] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
@@ -187,11 +186,7 @@ class Deduplicate:
         return blake2b(content, digest_size=DIGEST_SIZE).digest()
 
     def _identity(self, message: Message) -> bytes | None:
-        if self._is_message_id:
-            value = message.message_id
-        else:
-            properties = RuleProperties(message)
-            value = properties.system(self._name) if self._system else properties.user(self._name)
+        value = message.message_id if self._is_message_id else RuleProperties(message).named(self._by)
         return None if value is None or value.payload is None else _plain(value)
 
 

@@ -24,11 +24,9 @@ from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import EditedTogether
-from shared.rules import SYSTEM_PROPERTIES
 from shared.stores.blobs import Blob
 from shared.time_limit import TimeLimit
 
-_SYSTEM = "sys."
 _HISTORY = "repl-"
 
 
@@ -260,15 +258,13 @@ def _key_reader(key: Key) -> _Reader:
     if key.body is not None:
         steps = [step for step in parse_path(key.body) if step is not None]
         return _Reader(lambda _, body: key_text(_at(body, steps)), key.body)
-    name = (key.property or "").lower()
-    if name.startswith(_SYSTEM):
-        system = SYSTEM_PROPERTIES[name[len(_SYSTEM) :]].name
-        return _Reader(lambda message, _: _key_of(RuleProperties(message).system(system)), f"sys.{system}")
-    return _Reader(lambda message, _: _key_of(RuleProperties(message).user(name)), key.property or "")
+    name = key.property or ""
 
+    def of(message: Message, _: Json) -> str | None:
+        value = RuleProperties(message).named(name)
+        return None if value is None else key_text(value.payload)
 
-def _key_of(value: Value | None) -> str | None:
-    return None if value is None else key_text(value.payload)
+    return _Reader(of, name)
 
 
 def _at(body: Json, steps: Sequence[str | int]) -> Json:

@@ -35,6 +35,7 @@ from shared.amqp import values
 from shared.amqp.codec import plain
 from shared.amqp.values import Value
 from shared.codecs.json import ExactJson, read_exact
+from shared.codecs.json_writing import write
 from shared.editors.content.body import content_of, put_content
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -83,8 +84,6 @@ def json_of(message: Message) -> ExactJson:
 
 def put_json(message: Message, value: object) -> None:
     """Make *value* the body, as JSON; raises MessageRejected for values that JSON does not have."""
-    from shared.codecs.json_writing import write  # noqa: PLC0415 - loads a library that few tasks need
-
     try:
         content = write(_finite(value))
     except RecursionError as error:

@@ -13,6 +13,7 @@ from shared.amqp.values import Value, string
 from shared.editors.options import ActionText
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
+from shared.message.rule_properties import SYSTEM
 from shared.rules import SYSTEM_PROPERTIES, parse_action
 from shared.rules.syntax import Scope
 
@@ -24,13 +25,11 @@ PARTITION_KEY = "x-opt-partition-key"
 OWN = "repl-"
 """Prefix of Busway's own properties."""
 
-_SYSTEM = "sys."
-
 
 def _is_free(name: str) -> str:
     if name.lower().startswith(OWN):
         raise ValueError(f"names {name}, expected none of Busway's own, which begin with {OWN}")
-    if name.lower().startswith(_SYSTEM):
+    if name.lower().startswith(SYSTEM):
         raise ValueError(f"names {name}, expected an application property; an `action` changes broker properties")
     return name
 

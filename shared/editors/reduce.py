@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from shared.codecs.json import ExactJson, read_exact
+from shared.codecs.json_writing import write
 from shared.editors.content.body import content_of, put_content
+from shared.editors.content.flattening import flatten
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -108,11 +110,6 @@ class Reduce:
 
     def __init__(self, options: ReduceOptions) -> None:
         """Reduce by *options*."""
-        from shared.codecs.json_writing import write  # noqa: PLC0415 - only some tasks need the library
-        from shared.editors.content.flattening import flatten  # noqa: PLC0415 - likewise
-
-        self._write = write
-        self._flatten = flatten
         self._keep = None if options.keep is None else _tree(options.keep)
         self._drop = None if options.drop is None else _tree(options.drop)
         self._nulls, self._empty = options.drop_nulls, options.drop_empty
@@ -121,7 +118,7 @@ class Reduce:
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message with a reduced body; raises MessageRejected."""
         try:
-            content = self._write(self._reduce(read_exact(content_of(message))))
+            content = write(self._reduce(read_exact(content_of(message))))
         except RecursionError as error:
             raise MessageRejected("NestedTooDeeply", "the body is nested too deeply to be reduced") from error
         put_content(message, content)
@@ -136,7 +133,7 @@ class Reduce:
             _remove(value, self._drop)
         if self._nulls or self._empty:
             self._prune(value)
-        return value if self._separator is None else self._flatten(value, self._separator)
+        return value if self._separator is None else flatten(value, self._separator)
 
     def _prune(self, value: ExactJson) -> None:
         """Remove null or empty members, the innermost first."""

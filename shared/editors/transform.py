@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from shared.codecs.json import read_exact
+from shared.codecs.json_writing import write
 from shared.editors.content.body import content_of, put_content
 from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
@@ -52,11 +53,9 @@ class Transform:
 
     def __init__(self, options: TransformOptions) -> None:
         """Compute by *options*."""
-        from shared.codecs.json_writing import write  # noqa: PLC0415 - only some tasks need the libraries
-        from shared.editors.content.expression import Expression  # noqa: PLC0415 - likewise
+        from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the library
 
         self._expression = Expression(options.expression)
-        self._write = write
         self._content_type = options.content_type
         self._on_null = options.on_null
 
@@ -77,7 +76,7 @@ class Transform:
             return None
         if value is None and self._on_null == "reject":
             raise MessageRejected("NothingFound", "the result is null, expected a value")
-        content = self._write(value)
+        content = write(value)
         if len(content) > LARGEST_RESULT:
             problem = f"the result has {len(content)} bytes, expected at most {LARGEST_RESULT}"
             raise MessageRejected("ResultTooLarge", problem)

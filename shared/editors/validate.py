@@ -12,15 +12,13 @@ from shared.editors.content.json_schema import JsonSchema, SchemaFile
 from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
 from shared.errors import MessageRejected
 from shared.message.message import Message
-from shared.message.rule_properties import RuleProperties
+from shared.message.rule_properties import SYSTEM, RuleProperties
 from shared.protocols import Withheld
 from shared.rules import SYSTEM_PROPERTIES
 
-_SYSTEM = "sys."
-
 
 def _existing(name: str) -> str:
-    if name.lower().startswith(_SYSTEM) and name[len(_SYSTEM) :].lower() not in SYSTEM_PROPERTIES:
+    if name.lower().startswith(SYSTEM) and name[len(SYSTEM) :].lower() not in SYSTEM_PROPERTIES:
         raise ValueError(f"names {name}, expected sys. and one of {', '.join(SYSTEM_NAMES)}")
     return name
 
@@ -162,9 +160,5 @@ def _check_content_type(seen: str | None, expected: str) -> None:
 
 
 def _has(properties: RuleProperties, name: str) -> bool:
-    lower = name.lower()
-    if lower.startswith(_SYSTEM):
-        value = properties.system(SYSTEM_PROPERTIES[lower[len(_SYSTEM) :]].name)
-    else:
-        value = properties.user(lower)
+    value = properties.named(name)
     return value is not None and value.payload is not None

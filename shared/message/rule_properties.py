@@ -6,6 +6,10 @@ from shared.amqp import map_section
 from shared.amqp.codec import decode, encode
 from shared.amqp.values import Value, long, string, timestamp, uint, ulong
 from shared.message.message import Message
+from shared.rules.properties import SYSTEM_PROPERTIES
+
+SYSTEM = "sys."
+"""How the names of broker properties begin in tasks."""
 
 
 class RuleProperties:
@@ -35,6 +39,13 @@ class RuleProperties:
         section = self._message.sections.application_properties
         value = values[name] = None if found is None else decode(section, found[1])[0]
         return value
+
+    def named(self, name: str) -> Value | None:
+        """Return a property by its *name* in a task: `sys.` and an existing broker property, or an application's."""
+        lower = name.lower()
+        if lower.startswith(SYSTEM):
+            return self.system(SYSTEM_PROPERTIES[lower.removeprefix(SYSTEM)].name)
+        return self.user(lower)
 
     def set_system(self, name: str, value: Value) -> None:
         """Set a system property of a type that the rule language has checked."""

@@ -22,14 +22,12 @@ from shared.editors.content.flattening import flatten
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.rules import SYSTEM_PROPERTIES
 
 FAILED = "ExpressionFailed"
 DECIMAL = "Decimal"
 _ARITHMETIC = Context(prec=34, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation, DivisionByZero, Overflow])
 # A rounded number is written with all of its places, so their number must be limited.
 _MOST_PLACES = 1000
-_SYSTEM = "sys."
 _LARGEST_TEXT = 16 * 2**20
 
 
@@ -186,14 +184,10 @@ class ExpressionFunctions(Functions):
     def _func_property(self, name: str) -> ExactJson:
         if self.message is None:
             raise MessageRejected(FAILED, "property() is not available without a message")
-        properties = RuleProperties(self.message)
-        lower = name.lower()
-        if not lower.startswith(_SYSTEM):
-            return _as_json(name, properties.user(lower))
-        known = SYSTEM_PROPERTIES.get(lower[len(_SYSTEM) :])
-        if known is None:
-            raise MessageRejected(FAILED, "property() got the name of an unknown broker property")
-        return _as_json(name, properties.system(known.name))
+        try:
+            return _as_json(name, RuleProperties(self.message).named(name))
+        except KeyError as error:
+            raise MessageRejected(FAILED, "property() got the name of an unknown broker property") from error
 
 
 def _computed(

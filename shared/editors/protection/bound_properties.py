@@ -30,11 +30,10 @@ from shared.amqp.map_section import AmbiguousName
 from shared.amqp.values import Value, string
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
-from shared.message.rule_properties import RuleProperties
+from shared.message.rule_properties import SYSTEM, RuleProperties
 from shared.rules import SYSTEM_PROPERTIES
 from shared.rules.decimals import exact_text
 
-SYSTEM = "sys."
 MESSAGE_ID = "sys.MessageId"
 # Broker properties that no hop and no service changes, with their index in the properties section; the partition key is
 # an annotation.
