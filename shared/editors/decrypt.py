@@ -1,6 +1,6 @@
 """The decrypt editor: encrypted bodies and fields become readable."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -8,11 +8,7 @@ from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames
 from shared.editors.protection.key_names import KeyName, keyed
-from shared.message.message import Message
 from shared.protocols import BatchEditor
-
-if TYPE_CHECKING:
-    from shared.editors.protection.keys import KeyRing
 
 
 class DecryptOptions(Strict):
@@ -52,25 +48,9 @@ class DecryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        return keyed(task, "decrypt", self.options.key, Decrypt(self.options).edit)
+        from shared.editors.protection.sealing import Opener  # noqa: PLC0415 - only tasks with keys load the library
 
-
-class Decrypt:
-    """Decrypts a message with the key of a ring that it names."""
-
-    def __init__(self, options: DecryptOptions) -> None:
-        """Decrypt by *options*."""
-        from shared.editors.protection import sealing  # noqa: PLC0415 - only tasks with keys load the library
-
-        self._open_body, self._open_fields = sealing.open_body, sealing.open_fields
-        self._bound = options.bind or ()
-        self._needs_path = options.without_path == "reject"
-        self._fields = options.fields and Fields(options.fields, optional=options.missing_fields == "pass")
-
-    def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* decrypted; raises MessageRejected."""
-        if self._fields:
-            self._open_fields(message, ring, self._fields, self._bound, needs_path=self._needs_path)
-        else:
-            self._open_body(message, ring, self._bound)
-        return message
+        options = self.options
+        fields = Fields(options.fields, optional=options.missing_fields == "pass") if options.fields else None
+        opener = Opener(fields, options.bind or (), needs_path=options.without_path == "reject")
+        return keyed(task, "decrypt", options.key, opener.edit)

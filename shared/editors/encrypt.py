@@ -1,36 +1,13 @@
 """The encrypt editor: bodies and fields that only the holder of a key can read."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from shared.editors.content.json_fields import FieldPaths, Fields
-from shared.editors.options import Step, Strict, TaskFacts
-from shared.editors.protection.bound_properties import BoundNames
-from shared.editors.protection.key_names import KeyId, KeyName, keyed
-from shared.message.message import Message
+from shared.editors.options import Step, TaskFacts
+from shared.editors.protection.key_names import SealingOptions, keyed
 from shared.protocols import BatchEditor
-
-if TYPE_CHECKING:
-    from shared.editors.protection.keys import KeyRing
-
-type Algorithm = Literal["A256KW", "dir", "RSA-OAEP-256", "ECDH-ES+A256KW"]
-type ContentEncryption = Literal["A256GCM", "A128GCM", "A128CBC-HS256", "A256CBC-HS512"]
-
-
-class SealingOptions(Strict):
-    """The key and the algorithms of an encryption."""
-
-    key: KeyName
-    """Name of the secret with a JSON Web Key, or a set, of which the last one is used."""
-    kid: KeyId | None = None
-    """Id of the key to use, if it is not the last of the set."""
-    alg: Algorithm | None = None
-    """Algorithm of the key; by default its own `alg`, or that of its kind; `dir` encrypts with the key itself."""
-    enc: ContentEncryption = "A256GCM"
-    """Algorithm that encrypts the content."""
-    bind: BoundNames | None = None
-    """Properties, such as sys.MessageId, that must be the same at decryption."""
 
 
 class EncryptOptions(SealingOptions):
@@ -67,31 +44,9 @@ class EncryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        return keyed(task, "encrypt", self.options.key, Encrypt(self.options).edit)
+        from shared.editors.protection.sealing import Sealer  # noqa: PLC0415 - only tasks with keys load the library
 
-
-class Encrypt:
-    """Encrypts a message with the newest key of a ring, or a named one."""
-
-    def __init__(self, options: EncryptOptions) -> None:
-        """Encrypt by *options*."""
-        from shared.editors.protection import sealing  # noqa: PLC0415 - only tasks with keys load the library
-        from shared.editors.protection.jwe import SealingKey  # noqa: PLC0415 - see above
-        from shared.editors.protection.keys import PerRing  # noqa: PLC0415 - see above
-
-        self._seal_body, self._seal_fields = sealing.seal_body, sealing.seal_fields
-        self._key = PerRing(
-            lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc),
-        )
-        self._bound = options.bind or ()
-        self._as_json = options.serialization == "json"
-        self._fields = options.fields and Fields(options.fields, optional=options.missing_fields == "pass")
-
-    def edit(self, message: Message, ring: "KeyRing") -> Message:
-        """Return *message* encrypted; raises MessageRejected, and TargetRefused for an unsuitable key."""
-        key = self._key.of(ring)
-        if self._fields:
-            self._seal_fields(message, key, self._fields, self._bound)
-        else:
-            self._seal_body(message, key, self._bound, as_json=self._as_json)
-        return message
+        options = self.options
+        fields = Fields(options.fields, optional=options.missing_fields == "pass") if options.fields else None
+        sealer = Sealer(options, fields, as_json=options.serialization == "json")
+        return keyed(task, "encrypt", options.key, sealer.edit)

@@ -8,6 +8,7 @@ from shared.amqp.values import Malformed
 from shared.codecs.json import read
 from shared.editors.content.body import content_of, put_content
 from shared.editors.content.json_fields import Fields
+from shared.editors.options import TaskFacts
 from shared.editors.protection.bound_properties import covers, digest, listed
 from shared.editors.protection.jwe import (
     AMQP_BODY,
@@ -21,82 +22,128 @@ from shared.editors.protection.jwe import (
     to_json,
     unseal,
 )
-from shared.editors.protection.keys import KeyRing
+from shared.editors.protection.key_names import SealingOptions
+from shared.editors.protection.keys import Keyed, KeyRing, KeyRings, PerRing
 from shared.errors import MessageRejected
 from shared.message.message import Message
+from shared.protocols import EditedTogether
 
 _TYPE = "cty"
 
 
-def seal_body(message: Message, key: SealingKey, bound: Sequence[str], *, as_json: bool) -> None:
-    """
-    Encrypt the body, of any kind.
+class Sealer:
+    """Encrypts the body of a message, of any kind, or fields of a JSON body, each of which becomes a string."""
 
-    The content type is kept in the header (`cty`). Bound properties have their values from before the encryption.
-    """
-    content, is_encoded = _plain(message)
-    header = _binding(message, bound)
-    if is_encoded:
-        header[AMQP_BODY] = True
-    if message.content_type is not None:
-        header[_TYPE] = message.content_type
-    compact = key.seal(content, header)
-    message.body = to_json(compact) if as_json else compact.encode()
-    message.content_type = JSON_TYPE if as_json else COMPACT_TYPE
+    def __init__(self, options: SealingOptions, fields: Fields | None, *, as_json: bool = False) -> None:
+        """Use the newest key of a ring, or the one that *options* name."""
+        self._key = PerRing(
+            lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc),
+        )
+        self._bound = options.bind or ()
+        self._fields = fields
+        self._as_json = as_json
 
+    def edit(self, message: Message, ring: KeyRing) -> Message:
+        """
+        Return *message* encrypted; raises MessageRejected, and TargetRefused for an unsuitable key.
 
-def open_body(message: Message, ring: KeyRing, bound: Sequence[str]) -> None:
-    """
-    Decrypt the body and restore its content type; raises UnknownKey, or MessageRejected.
+        The content type of a body is kept in the header (`cty`). Bound properties have their values from before.
+        """
+        key = self._key.of(ring)
+        bound = self._bound
+        header: Header = {BOUND: list(bound), BOUND_DIGEST: digest(bound, message)} if bound else {}
+        if self._fields:
 
-    A field has a path, and a body has none, as with other software.
-    """
-    header, content = unseal(content_of(message), ring)
-    if PATH in header:
-        raise MessageRejected("BoundElsewhere", "the content was encrypted as a field, expected an encrypted body")
-    if header.get(AMQP_BODY) is True:
-        message.sections.body = _encoded_body(content)
-    else:
-        message.body = content
-    content_type = header.get(_TYPE)
-    if content_type is not None and not isinstance(content_type, str):
-        raise MessageRejected("NotDecrypted", "the content has a content type that is not text")
-    message.content_type = content_type
-    _check_binding(message, header, bound)
+            def seal(text: str, path: str) -> str:
+                return f'"{key.seal(text.encode(), {**header, PATH: path})}"'
 
-
-def seal_fields(message: Message, key: SealingKey, fields: Fields, bound: Sequence[str]) -> None:
-    """Encrypt fields of a JSON body: each becomes a string."""
-    header = _binding(message, bound)
-
-    def seal(text: str, path: str) -> str:
-        return f'"{key.seal(text.encode(), {**header, PATH: path})}"'
-
-    put_content(message, fields.replace(content_of(message), seal))
+            put_content(message, self._fields.replace(content_of(message), seal))
+            return message
+        content, is_encoded = _plain(message)
+        if is_encoded:
+            header[AMQP_BODY] = True
+        if message.content_type is not None:
+            header[_TYPE] = message.content_type
+        compact = key.seal(content, header)
+        message.body = to_json(compact) if self._as_json else compact.encode()
+        message.content_type = JSON_TYPE if self._as_json else COMPACT_TYPE
+        return message
 
 
-def open_fields(message: Message, ring: KeyRing, fields: Fields, bound: Sequence[str], *, needs_path: bool) -> None:
-    """Decrypt fields of a JSON body like `open_body`; raises UnknownKey, or MessageRejected."""
+class Opener:
+    """Decrypts the body of a message, or fields of a JSON body, with the key of a ring that each of them names."""
 
-    def open_field(text: str, path: str) -> str:
+    def __init__(self, fields: Fields | None, bound: Sequence[str], *, needs_path: bool) -> None:
+        """Require that the content is *bound* to these properties."""
+        self._fields = fields
+        self._bound = bound
+        self._needs_path = needs_path
+
+    def edit(self, message: Message, ring: KeyRing) -> Message:
+        """Return *message* decrypted, a body with its content type; raises UnknownKey, or MessageRejected."""
+        if self._fields:
+            content = self._fields.replace(content_of(message), lambda *field: self._field(message, ring, *field))
+            put_content(message, content)
+        else:
+            self._open_body(message, ring)
+        return message
+
+    def _open_body(self, message: Message, ring: KeyRing) -> None:
+        header, content = unseal(content_of(message), ring)
+        # A field has a path, and a body has none, as with other software.
+        if PATH in header:
+            raise MessageRejected("BoundElsewhere", "the content was encrypted as a field, expected an encrypted body")
+        if header.get(AMQP_BODY) is True:
+            message.sections.body = _encoded_body(content)
+        else:
+            message.body = content
+        content_type = header.get(_TYPE)
+        if content_type is not None and not isinstance(content_type, str):
+            raise MessageRejected("NotDecrypted", "the content has a content type that is not text")
+        message.content_type = content_type
+        self._check_binding(message, header)
+
+    def _field(self, message: Message, ring: KeyRing, text: str, path: str) -> str:
         value = json.loads(text) if text.startswith('"') else None
         if not isinstance(value, str) or not value.isascii():
             raise MessageRejected("NotDecrypted", "a field is not text, expected an encrypted field")
         header, content = unseal(value.encode(), ring)
-        _check_binding(message, header, bound)
-        _check_path(header, path, needs_path=needs_path)
+        self._check_binding(message, header)
+        if PATH not in header and self._needs_path:
+            raise MessageRejected("NotBound", "a field does not say where it was encrypted, expected its path")
+        if header.get(PATH, path) != path:
+            raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
         read(content)
         return content.decode()
 
-    put_content(message, fields.replace(content_of(message), open_field))
+    def _check_binding(self, message: Message, header: Header) -> None:
+        names = listed(header.get(BOUND))
+        if header.get(BOUND, names) != names:
+            raise MessageRejected("BoundElsewhere", "the content is bound to names that are not properties")
+        if not covers(names, self._bound):
+            raise MessageRejected("NotBound", f"the content is not bound to {', '.join(self._bound)}")
+        if names and header.get(BOUND_DIGEST) != digest(names, message):
+            raise MessageRejected("BoundElsewhere", "the content belongs to a message with other properties")
 
 
-def _check_path(header: Header, path: str, *, needs_path: bool) -> None:
-    """Raise MessageRejected for a field that was encrypted at another path."""
-    if PATH not in header and needs_path:
-        raise MessageRejected("NotBound", "a field does not say where it was encrypted, expected its path")
-    if header.get(PATH, path) != path:
-        raise MessageRejected("BoundElsewhere", "a field was encrypted at another place in the body")
+class ReSealer(Keyed):
+    """Decrypts messages with the keys of one secret, and encrypts them with a key of another."""
+
+    def __init__(self, name: str, task: TaskFacts, old: tuple[str, Opener], new: tuple[str, Sealer]) -> None:
+        """Take the secrets, and what uses their keys."""
+        super().__init__(name, KeyRings(old[0], task), self._reseal)
+        self._new_rings = KeyRings(new[0], task)
+        self._opener, self._sealer = old[1], new[1]
+        self._ring: KeyRing | None = None
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        """Return each message edited or rejected; raises the error if the keys are unavailable."""
+        self._ring = await self._new_rings.ring(timeout_seconds=timeout_seconds)
+        return await super().edit_batch(messages, timeout_seconds=timeout_seconds)
+
+    def _reseal(self, message: Message, ring: KeyRing) -> Message:
+        assert self._ring is not None  # noqa: S101 - edit_batch has set it
+        return self._sealer.edit(self._opener.edit(message, ring), self._ring)
 
 
 def _plain(message: Message) -> tuple[bytes, bool]:
@@ -117,17 +164,3 @@ def _encoded_body(content: bytes) -> bytes:
     if found.body != content:
         raise MessageRejected("NotDecrypted", "the content is more than an AMQP body")
     return content
-
-
-def _binding(message: Message, bound: Sequence[str]) -> Header:
-    return {BOUND: list(bound), BOUND_DIGEST: digest(bound, message)} if bound else {}
-
-
-def _check_binding(message: Message, header: Header, bound: Sequence[str]) -> None:
-    names = listed(header.get(BOUND))
-    if header.get(BOUND, names) != names:
-        raise MessageRejected("BoundElsewhere", "the content is bound to names that are not properties")
-    if not covers(names, bound):
-        raise MessageRejected("NotBound", f"the content is not bound to {', '.join(bound)}")
-    if names and header.get(BOUND_DIGEST) != digest(names, message):
-        raise MessageRejected("BoundElsewhere", "the content belongs to a message with other properties")
