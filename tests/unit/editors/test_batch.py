@@ -9,7 +9,6 @@ from typing import Any
 
 import fastavro
 import pytest
-from pydantic import ValidationError
 
 from shared.amqp.values import NULL, Value, binary, double, int_, long, string, symbol, timestamp
 from shared.amqp.values import uuid as amqp_uuid
@@ -142,14 +141,6 @@ def test_a_message_too_large_for_any_envelope_is_rejected_with_the_sizes() -> No
     (found,) = batched([order(1, '"' + "x" * 100 + '"')], max_bytes=50)
     assert isinstance(found, MessageRejected)
     assert found.description == "an envelope with this message alone has 105 bytes, expected at most 50"
-
-
-@pytest.mark.parametrize(
-    "step", [{"max_count": 0}, {"as": "xml"}, {"within": "PT0S"}, {"content_type": "json"}, {"of": 1}]
-)
-def test_invalid_options_are_reported(step: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        BatchStep.model_validate({"batch": step})
 
 
 # Parts

@@ -5,7 +5,6 @@ import uuid as uuid_module
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from shared.amqp.values import (
     Value,
@@ -260,19 +259,3 @@ def test_a_message_that_cannot_become_an_event_is_reported() -> None:
     assert (
         rejection(order(b"s3cr3t"), to="structured", type="t") == "body is not JSON, line 1 column 1: expecting value"
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, "Field required"),
-        ({"to": "batch"}, "'binary', 'structured' or 'plain'"),
-        ({"to": "binary", "source": "not a uri"}, "source: expected a URI reference"),
-        ({"to": "binary", "dataschema": "relative"}, "dataschema: expected a URI"),
-        ({"to": "binary", "type": ""}, "at least 1 character"),
-        ({"to": "binary", "separator": "-"}, "'_' or ':'"),
-    ],
-)
-def test_invalid_attributes_in_options_are_reported_at_load(options: dict[str, Any], expected: Any) -> None:
-    with pytest.raises(ValidationError, match=expected):
-        editor(**options)

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, int_, long, string, symbol
-from shared.editors.deduplicate import Deduplicate, DeduplicateStep
+from shared.editors.deduplicate import Deduplicate
 from shared.editors.filter import FilterStep
 from shared.editors.split import SplitStep
 from shared.editors.state.sent_ids import OwnIds
@@ -104,19 +103,7 @@ def test_a_message_without_an_id_passes_or_is_rejected() -> None:
     assert str(result) == "IdMissing: has no key, which identifies duplicates"
 
 
-def test_options_are_checked() -> None:
-    for options in (
-        {"window": "PT0S"},
-        {"window": "P8D"},
-        {"store": "disk"},
-        {"by": "sys.Nothing"},
-        {"max_count": 0},
-        {"store": {"setting": "S", "container": "No"}},
-    ):
-        with pytest.raises(ValidationError):
-            editor(**options)
-    with pytest.raises(ValidationError):
-        DeduplicateStep.model_validate({"deduplicate": {"window": "PT1H"}})
+def test_a_missing_app_setting_of_the_store_stops_the_start() -> None:
     with pytest.raises(ConfigError, match="task copy: deduplicate: app setting STORE: the app setting is missing"):
         editor(store={"setting": "STORE"})
 

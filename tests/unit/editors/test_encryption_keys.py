@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from joserfc import jwe
-from pydantic import ValidationError
 
 from shared.editors.protection.keys import parse_ring
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
@@ -158,29 +157,3 @@ def test_a_missing_app_setting_for_the_key_stops_the_start() -> None:
             editor(verb, {}, key="orders-2026")
         (problem,) = raised.value.problems
         assert problem.path == f"task copy: {verb}.key: secret orders-2026: app setting BUSWAY_SECRET_ORDERS_2026"
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, "key\n  Field required"),
-        ({"key": "no such name"}, "String should match"),
-        ({"key": "k", "alg": "none"}, "alg\n"),
-        ({"key": "k", "alg": "RSA1_5"}, "alg\n"),
-        ({"key": "k", "fields": []}, "at least 1 item"),
-        ({"key": "k", "fields": ["card"]}, "'card' is not a path to a field"),
-        ({"key": "k", "fields": ["$"]}, "not a path to a field"),
-        ({"key": "k", "fields": ["$..n"]}, r"cannot be read at '..n'"),
-        ({"key": "k", "fields": ["$.a[-1]"]}, r"cannot be read at '\[-1\]'"),
-        ({"key": "k", "fields": ["$.a", "$['a'].b"]}, r"may lead to one field, or into one another"),
-        ({"key": "k", "fields": ["$.a[*]", "$.a[0]"]}, "may lead to one field"),
-        ({"key": "k", "missing_fields": "pass"}, "expected both or neither"),
-        ({"key": "k", "fields": ["$.a"], "serialization": "json"}, "expected compact"),
-        ({"key": "k", "bind": ["sys.SequenceNumber"]}, "expected one of sys.ContentType"),
-        ({"key": "k", "bind": ["repl-path"]}, "expected a property that does not change under way"),
-        ({"key": "k", "bind": ["a", "A"]}, "twice"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], expected: str) -> None:
-    with pytest.raises(ValidationError, match=expected):
-        STEPS["encrypt"].model_validate({"encrypt": options})

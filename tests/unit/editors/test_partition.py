@@ -6,7 +6,6 @@ import pytest
 from pydantic import ValidationError
 
 from shared.amqp.values import NULL, double, string
-from shared.editors.partition import PartitionStep
 from shared.message.message import Message
 from shared.tasks.models import TaskFile
 from shared.testing import edited, message
@@ -63,22 +62,6 @@ def test_a_message_without_the_value_passes_if_the_options_allow_it() -> None:
     assert key_of(message(properties={"p": NULL}), property="p", missing="leave") is None
     received = message(properties={"p": double(1.5)})
     assert edited({"partition": {"property": "p", "missing": "leave"}}, received).reasons
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({}, "expected one of value and property"),
-        ({"value": "a", "property": "b"}, "expected one of value and property"),
-        ({"value": "a."}, "is not a JMESPath expression"),
-        ({"property": "sys.MessageId"}, "names sys.MessageId, expected an application property"),
-        ({"value": "a", "missing": "drop"}, "'reject' or 'leave'"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        PartitionStep.model_validate({"partition": options})
-    assert problem in str(caught.value)
 
 
 @pytest.mark.parametrize(

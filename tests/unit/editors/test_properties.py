@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import Value, list_, long, string, uint
-from shared.editors.properties import PropertiesStep
 from shared.testing import edited, message
 
 
@@ -73,34 +71,3 @@ def test_an_action_that_fails_rejects_the_message() -> None:
 def test_a_pattern_with_many_stars_is_matched_quickly() -> None:
     pattern = "a*" * 30 + "b"
     assert list(changed({"a" * 5000: 1}, remove=[pattern])) == ["a" * 5000]
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({}, "changes nothing, expected remove, rename or action"),
-        ({"remove": []}, "at least 1 item"),
-        ({"remove": [""]}, "at least 1 character"),
-        ({"remove": ["repl-path"]}, "names repl-path, expected none of Busway's own"),
-        ({"remove": ["sys.Subject"]}, "expected an application property; an `action` changes broker properties"),
-        ({"rename": {}}, "at least 1 item"),
-        ({"rename": {"a": "Repl-x"}}, "names Repl-x"),
-        ({"rename": {"a": 5}}, "valid string"),
-        ({"rename": {"a": "x", "A": "y"}}, "renames a twice"),
-        ({"rename": {"a": "x", "b": "X"}}, "gives the name x twice"),
-        ({"rename": {"a*": "x"}}, "renames by a*"),
-        ({"rename": {"ab": "x"}, "remove": ["AB"]}, "removes ab and renames it"),
-        ({"action": "SET"}, "expected"),
-        ({"action": "SET sys.MessageId = 'x'"}, "changes sys.MessageId, expected the id and the ordering keys"),
-        ({"action": "SET a = 1; SET sys.sessionid = 'x'"}, "changes sys.sessionid"),
-        ({"action": "REMOVE sys.PartitionKey"}, "changes sys.PartitionKey"),
-        ({"action": "SET sys.TransactionPartitionKey = 'x'"}, "changes sys.TransactionPartitionKey"),
-        ({"action": "SET sys.SequenceNumber = 5"}, "expected"),
-        ({"action": "SET [repl-path] = 'x'"}, "changes [repl-path], expected none of Busway's own"),
-        ({"action": "SET sys.Nothing = 5"}, "expected a system property"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        PropertiesStep.model_validate({"properties": options})
-    assert problem in str(caught.value)

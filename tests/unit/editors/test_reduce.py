@@ -4,9 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from shared.editors.reduce import ReduceStep
 from shared.testing import edited, message
 
 ORDER = {
@@ -105,26 +103,3 @@ def test_numbers_keep_every_digit() -> None:
     assert edited({"reduce": {"drop_nulls": True}}, message(body)).message.text == (
         '{"a":[10.10,1E+400,12345678901234567890123]}'
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({}, "reduces nothing, expected keep, drop, drop_nulls, drop_empty or flatten"),
-        ({"drop_nulls": False}, "reduces nothing"),
-        ({"keep": []}, "at least 1 item"),
-        ({"keep": [""]}, "is not a path: expected a name at character 1"),
-        ({"keep": ["a."]}, "is not a path: expected a name at character 3"),
-        ({"keep": ["a..b"]}, "expected a name at character 3"),
-        ({"keep": ["a[0]"]}, "expected . or [] at character 2"),
-        ({"keep": ['"a']}, "expected a name at character 1"),
-        ({"keep": ["a*"]}, "expected . or [] at character 2"),
-        ({"keep": ["a.b"], "drop": ["a"]}, "drops a, which contains a.b"),
-        ({"flatten": ""}, "at least 1 character"),
-        ({"flatten": True}, "valid string"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        ReduceStep.model_validate({"reduce": options})
-    assert problem in str(caught.value)

@@ -3,10 +3,8 @@
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from shared.amqp.values import NULL, boolean, double, long, string, timestamp
-from shared.editors.route import RouteStep
 from shared.testing import edited, message
 
 
@@ -77,21 +75,3 @@ def test_an_existing_property_keeps_its_spelling_and_gets_the_new_value() -> Non
 
 def test_a_body_that_is_not_json_rejects_the_message() -> None:
     assert lifted(b"{").reasons[0].startswith("NotJson: route: body is not JSON")
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({}, "at least 1 item"),
-        ({"a": {}}, "Field required"),
-        ({"a": {"value": "a."}}, "is not a JMESPath expression"),
-        ({"a": {"value": "a", "type": "text"}}, "'string', 'long', 'double', 'boolean' or 'timestamp'"),
-        ({"a": {"value": "a"}, "A": {"value": "b"}}, "sets a and A, expected names that differ"),
-        ({"sys.SessionId": {"value": "a"}}, "names sys.SessionId, expected an application property"),
-        ({"repl-path": {"value": "a"}}, "names repl-path, expected none of Busway's own"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError) as caught:
-        RouteStep.model_validate({"route": options})
-    assert problem in str(caught.value)

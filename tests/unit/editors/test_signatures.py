@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from joserfc import jws
 from joserfc.jwk import OctKey, RSAKey
-from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import NULL, TRUE, binary, double, int_, long, string, symbol, ubyte, uint
@@ -270,18 +269,3 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
 def test_a_key_that_cannot_sign_is_an_error_for_the_operator(key: Any) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
         SigningKey("k", KeyRing("k", [key]).newest)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ({"lifetime": "PT0S"}, "greater than 0"),
-        ({"properties": ["sys.TimeToLive"]}, "expected one of sys."),
-        ({"properties": []}, "at least 1 item"),
-        ({"into": ""}, "at least 1 character"),
-        ({"algorithm": "none"}, "Extra inputs"),
-    ],
-)
-def test_invalid_options_are_reported_at_load(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ValidationError, match=problem):
-        STEPS["sign"].model_validate({"sign": {"key": "k", **options}})
