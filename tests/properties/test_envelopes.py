@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import suppress
 from typing import Any
 
 from hypothesis import given
@@ -53,10 +52,3 @@ def test_json_values_survive_an_envelope(kind: str, contents: Any) -> None:
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=6))
 def test_container_returns_every_byte(contents: Any) -> None:
     assert round_trip("avro", contents) == contents
-
-
-@given(FORMATS, st.binary(max_size=80) | WRITTEN | st.binary(max_size=60).map(lambda each: b"Obj\x01" + each))
-def test_any_content_is_read_or_rejected(kind: str, content: bytes) -> None:
-    split = SplitStep.model_validate({"split": {"from": kind}}).editor(task_facts())
-    with suppress(MessageRejected):
-        split.edit(message(1, body=content))

@@ -1,4 +1,4 @@
-"""Wycheproof's vectors of JSON Web Encryption and JSON Web Signatures (C2SP, Apache-2.0)."""
+"""Wycheproof's vectors of JSON Web Encryption and Signatures (C2SP, Apache-2.0), and the examples of RFC 7516."""
 
 import json
 from typing import Any
@@ -25,7 +25,8 @@ def cases(name: str) -> list[Any]:
     """Return the keys of each group with each of its tests."""
     return [
         pytest.param(group, test, id=f"{test['tcId']}-{test['comment']}")
-        for _, found in documents("wycheproof", f"testvectors_v1/{name}_test.json")
+        for place in (("wycheproof", f"testvectors_v1/{name}_test.json"), ("rfc", f"{name}_test.json"))
+        for _, found in documents(*place)
         for group in found["testGroups"]
         for test in group["tests"]
     ]

@@ -1,6 +1,5 @@
 """Protobuf bodies of a sender that means harm: each is read or rejected, and no other exception leaves the codec."""
 
-import random
 from types import SimpleNamespace
 
 import pytest
@@ -114,19 +113,6 @@ def test_any_that_cannot_be_read_is_rejected(bomb: bytes) -> None:
 def test_value_of_nan_is_rejected() -> None:
     with pytest.raises(MessageRejected, match="NotProtobuf"):
         CODEC.read(as_field(struct_pb2.Value(number_value=float("nan")).SerializeToString(), 2))
-
-
-def test_damaged_messages_raise_only_rejections() -> None:
-    draw = random.Random(18)
-    valid = [*map(as_field, BOMBS.values()), as_field(in_any(_ANY, in_any(_ANY, b"")))]
-    for _ in range(3000):
-        content = bytearray(draw.choice(valid)[:200])
-        for _ in range(draw.randrange(1, 5)):
-            content[draw.randrange(len(content))] = draw.randrange(256)
-        try:
-            CODEC.read(bytes(content))
-        except MessageRejected:
-            continue
 
 
 @pytest.mark.parametrize(

@@ -182,38 +182,3 @@ PROPERTIES: dict[str, dict[str, Value]] = {
     },
 }
 """Properties that do."""
-
-AIMED: dict[str, tuple[str, ...]] = {
-    "attest": ("random bytes", "many properties"),
-    "batch": ("array of arrays", "very deep"),
-    "chain": ("random bytes", "long properties"),
-    "claim-check": ("random bytes", "claim with a long name"),
-    "claim-restore": ("claim with a long name",),
-    "cloudevents": ("event with large data", "events", "many properties"),
-    "compress": ("random bytes", "long text"),
-    "decompress": ("gzip", "zstd", "brotli", "gzip-that-becomes-large"),
-    "decrypt": ("token with a costly key derivation", "token with many parts", "token with a large header"),
-    "deduplicate": ("long properties", "many properties"),
-    "encrypt": ("order with many lines", "nested objects"),
-    "enrich": ("names of an object", "long number"),
-    "filter": ("many properties", "long properties"),
-    "partition": ("long text", "long properties"),
-    "properties": ("many properties", "long properties"),
-    "python": ("order with many lines", "random bytes"),
-    "re-encrypt": ("token with a costly key derivation", "token with a large header"),
-    "reduce": ("nested objects", "order with many lines", "names of an object"),
-    "route": ("array of objects", "order with many lines"),
-    "sign": ("random bytes", "many properties"),
-    "split": ("array of arrays", "lines of JSON", "split-with-large-properties"),
-    "transcode": (
-        "Avro container",
-        "CBOR of an endless array",
-        "XML with entities",
-        "cbor-bignum-in-a-decimal-fraction",
-    ),
-    "transform": ("order with many lines", "jmespath-replace", "jmespath-nested-map"),
-    "validate": ("order with many lines", "json-schema-nested-quantifiers"),
-    "verify": ("tokens in properties", "random bytes"),
-    "verify-chain": ("tokens in properties",),
-}
-"""By verb, what is aimed at the editor; it gets all bodies and properties as well."""

@@ -6,12 +6,28 @@ import pytest
 from pydantic import ValidationError
 
 from shared.errors import ConfigError
+from shared.tasks.models import TaskFile
 from shared.tasks.steps import STEPS
 from tests.fakes import (
     task_facts,
 )
 from tests.keys import jwks, made, settings
-from tests.unit.editors.chain_options import EVERYTHING, STORE, chain, task
+
+STORE = {"key": "k", "store": {"setting": "STATE"}}
+
+
+EVERYTHING = [{"target": {"connection": "east", "queue": "orders"}}]
+
+
+def task(source: Any, *steps: dict[str, Any], routes: Any = EVERYTHING) -> Any:
+    rejects = {"connection": "west", "queue": "rejected"}
+    document = {"task": "t", "source": source, "editors": list(steps), "routes": routes, "rejects": rejects}
+    return TaskFile.model_validate(document)
+
+
+def chain(sequence: Any = "session", **options: Any) -> Any:
+    return {"chain": {**STORE, "sequence": sequence, **options}}
+
 
 SESSION = {"connection": "west", "queue": "orders", "sessions": True}
 

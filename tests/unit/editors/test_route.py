@@ -71,7 +71,3 @@ def test_a_missing_value_rejects_the_message_or_unsets_the_property(body: bytes)
 def test_an_existing_property_keeps_its_spelling_and_gets_the_new_value() -> None:
     sent = lifted(b'{"v": "x"}', {"Found": NULL, "b": 1}).message
     assert sent.properties == {"Found": "x", "b": 1}
-
-
-def test_a_body_that_is_not_json_rejects_the_message() -> None:
-    assert lifted(b"{").reasons[0].startswith("NotJson: route: body is not JSON")

@@ -64,16 +64,6 @@ def test_no_service_assigned_annotation_is_sent(name: str) -> None:
     assert of(message_annotations=annotations({name: value})).encode() == data(b"x")
 
 
-def test_annotations_of_the_sender_keep_their_bytes() -> None:
-    section = b"\x00\x80" + (0x72).to_bytes(8) + b"\xc1\x05\x02\xa3\x01a\x41"
-    assert of(message_annotations=section).encode() == section + data(b"x")
-
-
-def test_delivery_annotations_are_not_sent() -> None:
-    section = b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"
-    assert of(delivery_annotations=section).encode() == data(b"x")
-
-
 @pytest.mark.parametrize(
     ("fields", "left"),
     [
@@ -89,13 +79,6 @@ def test_only_header_fields_of_the_sender_are_sent(fields: list[Value], left: li
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
     header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
     assert message.encode() == header + data(b"x")
-
-
-def test_the_absolute_expiry_time_is_not_sent_and_the_other_properties_are() -> None:
-    message = of(
-        properties=properties(message_id=string("a"), absolute_expiry_time=timestamp(5), session_id=string("s"))
-    )
-    assert message.encode() == properties(message_id=string("a"), session_id=string("s")) + data(b"x")
 
 
 @pytest.mark.parametrize("value", [byte(1), string("5"), binary(b"5"), ulong(2**63), TRUE, NULL])
@@ -160,34 +143,11 @@ def test_a_time_to_live_that_is_not_a_uint_is_malformed(value: Value) -> None:
         _ = message.time_to_live
 
 
-def test_a_time_to_live_is_read_set_and_unset() -> None:
-    message = received(delivered(1, time_to_live=1500))
-    assert message.time_to_live == 1500
-    message.time_to_live = 1
-    assert received(message.encode()).time_to_live == 1
-    message.time_to_live = None
-    assert received(message.encode()).time_to_live is None
-    bare = of()
-    assert bare.time_to_live is None
-    bare.time_to_live = 5
-    assert received(bare.encode()).time_to_live == 5
-
-
 def test_an_empty_header_is_not_sent() -> None:
     message = of()
     message.time_to_live = 5
     message.time_to_live = None
     assert message.encode() == data(b"x")
-
-
-def test_setting_properties_keeps_the_bytes_of_the_others() -> None:
-    wide = Value(0x81, 5), Value(0xB1, "wide")
-    message = of(application_properties=application_properties({"a": wide[0], "b": int_(1), "c": wide[1]}))
-    message.set_properties({"b": string("two"), "d": TRUE, "gone": None})
-    expected = application_properties({"a": wide[0], "b": string("two"), "c": wide[1], "d": TRUE})
-    assert message.sections.application_properties == expected
-    message.set_properties({"a": None, "b": None, "c": None, "d": None})
-    assert message.sections.application_properties == b""
 
 
 def twice(first: Value, second: Value) -> bytes:

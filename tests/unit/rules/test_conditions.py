@@ -38,17 +38,6 @@ def test_unknown_does_not_match() -> None:
     assert parse_filter("NOT missing = 1").matches(EMPTY) is False
 
 
-def test_is_null_selects_an_unmarked_message_and_unequal_does_not() -> None:
-    unmarked = PropertiesInMemory(order=values.string("42"))
-    marked = PropertiesInMemory(replication=values.int_(1))
-    for text in ("replication <> 1", "NOT replication = 1", "replication <> 1 AND order = '42'"):
-        assert parse_filter(text).evaluate(unmarked) is None
-        assert not parse_filter(text).matches(unmarked)
-    for text in ("replication IS NULL", "NOT EXISTS(replication)", "replication IS NULL OR replication <> 1"):
-        assert parse_filter(text).matches(unmarked)
-        assert not parse_filter(text).matches(marked)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
