@@ -9,8 +9,7 @@ from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
-from shared.tasks.steps import STEPS
-from tests.fakes import task_facts
+from tests import editing
 from tests.keys import jwks, made, settings
 from tests.messages import message
 
@@ -22,8 +21,7 @@ def store_settings(path: Path, kind: str = "oct") -> dict[str, str]:
 
 
 def editor(verb: str, app: dict[str, str], **options: Any) -> Any:
-    asked = {"key": "k", "store": {"setting": "STATE"}, **options}
-    return STEPS[verb].model_validate({verb: asked}).editor(task_facts(app))
+    return editing.editor(verb, app, key="k", store={"setting": "STATE"}, **options)
 
 
 def chainer(app: dict[str, str], **options: Any) -> Any:
@@ -40,7 +38,7 @@ def order(number: int, body: bytes | None = None, origin: Origin = WEST, session
 
 
 def edit(each: BatchEditor, messages: Sequence[Message]) -> Sequence[EditedTogether]:
-    return asyncio.run(each.edit_batch(messages, timeout_seconds=5))
+    return editing.answers(each, *messages)
 
 
 def linked(each: BatchEditor, messages: Sequence[Message]) -> list[Message]:

@@ -1,6 +1,5 @@
 """Decrypt reverses encrypt for any content, and altered content is never accepted."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -11,9 +10,7 @@ from shared.amqp import sections
 from shared.editors.content.json_fields import Fields
 from shared.errors import MessageRejected
 from shared.message.message import Message
-from shared.tasks.steps import STEPS
-from tests import keys, messages
-from tests.fakes import task_facts
+from tests import editing, keys, messages
 from tests.strategies import assigned_primitives, bodies
 
 KINDS = ["oct", "EC", "X25519"]
@@ -21,7 +18,7 @@ KINDS = ["oct", "EC", "X25519"]
 
 def editor(verb: str, kind: str = "oct", **options: Any) -> Any:
     app = keys.settings(k=keys.jwks(keys.made(kind)))
-    return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app))
+    return editing.editor(verb, app, key="k", **options)
 
 
 EDITORS = {(verb, kind): editor(verb, kind) for verb in ("encrypt", "decrypt") for kind in KINDS}
@@ -30,14 +27,8 @@ SIGN, VERIFY = editor("sign", properties=["sys.MessageId"]), editor("verify", pr
 
 
 def result(each: Any, message: Any) -> Any:
-    (found,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
+    (found,) = editing.answers(each, message)
     return found
-
-
-def one(each: Any, message: Any) -> Any:
-    found = result(each, message)
-    assert isinstance(found, tuple), found
-    return found[0]
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -62,8 +53,8 @@ json_values = st.recursive(
 
 @given(sealable(of=bodies.filter(bool)), st.sampled_from(KINDS))
 def test_decrypt_reverses_encrypt(message: Any, kind: str) -> None:
-    sealed = one(EDITORS["encrypt", kind], message)
-    back = one(EDITORS["decrypt", kind], sealed)
+    sealed = editing.edited(EDITORS["encrypt", kind], message)
+    back = editing.edited(EDITORS["decrypt", kind], sealed)
     # The length of a single data section may have been encoded in more bytes than necessary.
     ((number, value), *more) = sections.body_parts(message.sections.body)
     if number == sections.DATA and not more:
@@ -83,12 +74,12 @@ def test_decrypt_restores_fields_in_any_layout(first: Any, second: Any, indent: 
         assert sealed.reason == "NotJson"
         return
     assert json.loads(sealed[0].body)["rest"] == first
-    assert one(editor("decrypt", fields=fields), sealed[0]).body == body
+    assert editing.edited(editor("decrypt", fields=fields), sealed[0]).body == body
 
 
 @given(sealable(), st.data())
 def test_no_bit_of_an_encryption_can_be_flipped(message: Any, data: st.DataObject) -> None:
-    sealed = one(BOUND["encrypt"], message)
+    sealed = editing.edited(BOUND["encrypt"], message)
     body = bytearray(sealed.body)
     index = data.draw(st.integers(0, len(body) - 1))
     body[index] ^= 1 << data.draw(st.integers(0, 7))
@@ -104,7 +95,7 @@ def test_other_content_is_rejected_by_decrypt(body: Any) -> None:
 
 @given(sealable(), st.data())
 def test_signature_is_valid_and_no_bit_can_be_flipped(message: Any, data: st.DataObject) -> None:
-    signed = one(SIGN, message)
+    signed = editing.edited(SIGN, message)
     assert isinstance(result(VERIFY, signed), tuple)
     part = data.draw(st.sampled_from(["body", "id", "signature"]))
     if part == "body":

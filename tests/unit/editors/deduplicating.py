@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.clock import ManualClock
-from shared.editors.deduplicate import Deduplicate, DeduplicateStep
+from shared.editors.deduplicate import Deduplicate
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -14,12 +14,12 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
 from shared.protocols import BatchEditor, EditedTogether, Editor, Outcome, Output
+from tests import editing
 from tests.fakes import (
     JournalInMemory,
     OutputThatAccepts,
     clock_at_delivery,
     sleep_by,
-    task_facts,
 )
 from tests.messages import delivered
 
@@ -61,9 +61,10 @@ class Line:
 
 
 def editor(clock: ManualClock | None = None, *, settings: dict[str, str] | None = None, **options: Any) -> Deduplicate:
-    asked = {"window": "PT1H", "store": "memory", **options}
-    return DeduplicateStep.model_validate({"deduplicate": asked}).editor(task_facts(settings, clock))
+    asked: dict[str, Any] = {"window": "PT1H", "store": "memory", **options}
+    found: Deduplicate = editing.editor("deduplicate", settings, clock, **asked)
+    return found
 
 
 def asked(deduplicate: Deduplicate, messages: Sequence[Message]) -> Sequence[EditedTogether]:
-    return asyncio.run(deduplicate.edit_batch(messages, timeout_seconds=5))
+    return editing.answers(deduplicate, *messages)

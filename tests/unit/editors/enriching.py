@@ -1,22 +1,14 @@
 """An enrich editor with a table of customers, and messages for it."""
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-from pydantic import ValidationError
-
 from shared.amqp.values import Value, string
 from shared.clock import ManualClock
-from shared.editors.enrich import Enrich, EnrichStep
-from shared.editors.options import FOLDER
-from shared.errors import MessageRejected
+from shared.editors.enrich import Enrich
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import EditedTogether
-from tests.fakes import task_facts
+from tests import editing
 from tests.messages import message
 
 ORIGIN = Origin("west", "orders")
@@ -30,7 +22,8 @@ COLUMNS = {
 
 
 def editor(folder: Path, clock: ManualClock | None = None, app: dict[str, str] | None = None, **options: Any) -> Enrich:
-    return EnrichStep.model_validate({"enrich": options}, context={FOLDER: folder}).editor(task_facts(app, clock))
+    found: Enrich = editing.editor("enrich", app, clock, folder=folder, **options)
+    return found
 
 
 def by_property(folder: Path, clock: ManualClock | None = None, **options: Any) -> Enrich:
@@ -44,28 +37,13 @@ def order(customer: Value | str | None = "c-1", body: str = "{}", **options: Any
     return message(1, body=body.encode(), named=named, **options)
 
 
-def asked(enrich: Enrich, *messages: Message) -> Sequence[EditedTogether]:
-    return asyncio.run(enrich.edit_batch(messages, timeout_seconds=5))
-
-
-def edited(enrich: Enrich, given: Message) -> Message:
-    (result,) = asked(enrich, given)
-    assert isinstance(result, Sequence), result
-    assert isinstance(result[0], Message)
-    return result[0]
-
-
 def properties(given: Message) -> dict[str, Value]:
     return dict(given.application_properties())
 
 
 def fault(enrich: Enrich, given: Message) -> str:
-    (result,) = asked(enrich, given)
-    assert isinstance(result, MessageRejected), result
-    return str(result)
+    return ": ".join(editing.rejection(enrich, given))
 
 
 def problem(folder: Path | None, **options: Any) -> str:
-    with pytest.raises(ValidationError) as raised:
-        EnrichStep.model_validate({"enrich": options}, context={FOLDER: folder})
-    return str(raised.value)
+    return editing.problem("enrich", folder, **options)

@@ -8,11 +8,9 @@ import pytest
 
 from shared.amqp.codec import encode
 from shared.amqp.values import string
-from shared.editors.options import FOLDER
 from shared.errors import MessageRejected
 from shared.message.message import Message
-from shared.tasks.steps import STEPS
-from tests.fakes import task_facts
+from tests import editing
 from tests.messages import message
 
 DECLARED = '<?xml version="1.0" encoding="{}"?><r>Küche €</r>'
@@ -26,12 +24,9 @@ def text_message(text: str, content_type: str | None) -> Message:
     return made
 
 
-def edited(step: dict[str, Any], received: Message, folder: Any = None) -> Message:
+def edited(step: dict[str, Any], received: Message, folder: Any = None) -> Any:
     (verb,) = step
-    editor: Any = STEPS[verb].model_validate(step, context={FOLDER: folder}).editor(task_facts())
-    (made,) = editor.edit(received)
-    assert isinstance(made, Message)
-    return made
+    return editing.edited(editing.editor(verb, folder=folder, **step[verb]), received)
 
 
 def as_json(received: Message) -> Any:

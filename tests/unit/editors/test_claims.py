@@ -22,9 +22,10 @@ from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import BatchEditor, EditedTogether, Outcome, Postponed
+from shared.protocols import BatchEditor, Outcome, Postponed
 from shared.stores.sqlite_stores import FileBlobs
 from tests import keys, messages
+from tests.editing import answers, editor, rejection
 from tests.fakes import task_facts
 from tests.messages import ENQUEUED, message
 
@@ -35,30 +36,20 @@ def drawing(number: int, body: bytes = b"", **options: Any) -> Message:
     return message(number, body=body, origin=ORIGIN, **options)
 
 
-def check(path: Path, **options: Any) -> ClaimCheck:
-    asked = {"setting": "CLAIMS", "above": 10, **options}
-    return ClaimCheckStep.model_validate({"claim-check": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
+def check(path: Path, **options: Any) -> Any:
+    asked: dict[str, Any] = {"setting": "CLAIMS", "above": 10, **options}
+    return editor("claim-check", {"CLAIMS": f"file:{path}"}, **asked)
 
 
-def restoring(path: Path, **options: Any) -> ClaimRestore:
-    asked = {"setting": "CLAIMS", **options}
-    return ClaimRestoreStep.model_validate({"claim-restore": asked}).editor(task_facts({"CLAIMS": f"file:{path}"}))
-
-
-def asked(editor: BatchEditor, *messages: Message) -> Sequence[EditedTogether]:
-    return asyncio.run(editor.edit_batch(messages, timeout_seconds=20))
+def restoring(path: Path, **options: Any) -> Any:
+    asked: dict[str, Any] = {"setting": "CLAIMS", **options}
+    return editor("claim-restore", {"CLAIMS": f"file:{path}"}, **asked)
 
 
 def edited(editor: BatchEditor, *messages: Message) -> list[Message]:
-    results = asked(editor, *messages)
+    results = answers(editor, *messages)
     assert all(isinstance(result, Sequence) for result in results), results
     return [result[0] for result in results if isinstance(result, Sequence) and isinstance(result[0], Message)]
-
-
-def fault(editor: BatchEditor, message: Message) -> str:
-    (result,) = asked(editor, message)
-    assert isinstance(result, MessageRejected)
-    return str(result)
 
 
 def names(path: Path) -> list[str]:
@@ -194,7 +185,7 @@ def test_claim_check_works_before_and_after_encryption(tmp_path: Path) -> None:
 def test_an_invalid_claim_is_rejected(tmp_path: Path, changes: Any, expected: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), drawing(1, b"a large body"))
-    problem = fault(restoring(path), altered(claim, changes))
+    problem = ": ".join(rejection(restoring(path), altered(claim, changes)))
     assert problem.startswith(expected)
     assert "large" not in problem
 
@@ -203,28 +194,28 @@ def test_an_invalid_claim_is_rejected(tmp_path: Path, changes: Any, expected: st
 def test_a_claim_with_a_blob_name_outside_its_folder_is_rejected(tmp_path: Path, blob: str) -> None:
     path = tmp_path / "claims.db"
     (claim,) = edited(check(path), drawing(1, b"a large body"))
-    assert fault(restoring(path), altered(claim, {"blob": blob}, blob)).startswith("BadClaim")
+    assert ": ".join(rejection(restoring(path), altered(claim, {"blob": blob}, blob))).startswith("BadClaim")
 
 
 def test_a_missing_blob_and_a_body_that_is_not_a_claim_reject_only_their_own_message(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     lost, good = edited(check(path), drawing(1, b"a lost body"), drawing(2, b"a large body"))
     asyncio.run(FileBlobs(path, "busway-claims").delete(said(lost)["blob"]))
-    results = asked(restoring(path), lost, good, drawing(3, b"no JSON", named={PROPERTY: string("x")}))
+    results = answers(restoring(path), lost, good, drawing(3, b"no JSON", named={PROPERTY: string("x")}))
     assert [isinstance(result, MessageRejected) for result in results] == [True, False, True]
     assert str(results[0]).startswith("ClaimMissing: the blob that it claims is missing")
     assert str(results[2]).startswith("NotJson: ")
     claimed = drawing(4, b"a large body", named={PROPERTY: string("x")})
-    assert fault(check(path), claimed).startswith("ClaimedAlready")
+    assert ": ".join(rejection(check(path), claimed)).startswith("ClaimedAlready")
 
 
 def test_blobs_are_deleted_after_the_whole_delivery_is_settled_and_only_if_configured(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
     claims = edited(check(path), *(drawing(number, b"a large body") for number in (1, 2, 3)))
     keeping, deleting = restoring(path), restoring(path, delete=True)
-    for editor in (keeping, deleting):
-        edited(editor, *claims)
-        settle(editor, claims[:2], [Outcome.SENT, Outcome.SENT])
+    for each in (keeping, deleting):
+        edited(each, *claims)
+        settle(each, claims[:2], [Outcome.SENT, Outcome.SENT])
         assert len(names(path)) == 3
     edited(deleting, *claims)  # the third was not sent: the host delivers all of them again
     settle(keeping, claims, [Outcome.SENT, Outcome.SENT, Outcome.REJECTED])
@@ -259,7 +250,7 @@ def test_unavailable_storage_holds_the_delivery_which_then_continues(tmp_path: P
     editor = ClaimCheck(blobs, 10)
     messages = [drawing(number, b"a large body") for number in (1, 2, 3)]
     with pytest.raises(TargetUnavailable):
-        asked(editor, *messages)
+        answers(editor, *messages)
     blobs.takes = 9
     claims = edited(editor, *messages)
     assert sorted(blobs.written) == sorted(said(claim)["blob"] for claim in claims)

@@ -20,18 +20,12 @@ from shared.amqp.values import (
     ulong,
     uuid,
 )
-from shared.editors.cloudevents import CloudEventsStep
-from shared.errors import MessageRejected
 from shared.message.message import Message
-from tests.fakes import task_facts
+from tests import editing
 from tests.messages import ENQUEUED, message
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "acme.paid"}
 STRUCTURED = "application/cloudevents+json"
-
-
-def editor(**options: Any) -> Any:
-    return CloudEventsStep.model_validate({"cloudevents": options}).editor(task_facts())
 
 
 def order(body: bytes = b'{"total": 12.50}', content_type: str | None = "application/json", **options: Any) -> Message:
@@ -47,8 +41,7 @@ def test_an_event_from_kafka_whose_record_has_no_value_has_no_data() -> None:
 
 
 def edited(received: Message, **options: Any) -> Any:
-    (made,) = editor(**options).edit(received)
-    return made
+    return editing.edited(editing.editor("cloudevents", **options), received)
 
 
 def properties(received: Message) -> dict[str, Any]:
@@ -60,10 +53,9 @@ def event(data: dict[str, Any] | None = None, content_type: str | None = STRUCTU
 
 
 def rejection(received: Message, **options: Any) -> str:
-    with pytest.raises(MessageRejected) as caught:
-        editor(**options).edit(received)
-    assert "s3cr3t" not in str(caught.value)
-    return caught.value.description.removeprefix("cloudevents: ")
+    _, description = editing.rejection(editing.editor("cloudevents", **options), received)
+    assert "s3cr3t" not in description
+    return description
 
 
 def test_a_message_becomes_an_event_with_its_id_time_and_source() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from functools import partial
 from typing import Any
 
 import brotli
@@ -10,33 +11,12 @@ import zstandard
 
 from shared.amqp.codec import encode
 from shared.amqp.values import long, string
-from shared.editors.compress import Compress, CompressStep
-from shared.editors.decompress import Decompress, DecompressStep
-from shared.errors import MessageRejected
-from shared.message.message import Message
-from tests.fakes import task_facts
+from tests.editing import edited, editor, rejection
 from tests.messages import message
 
+compress = partial(editor, "compress")
+decompress = partial(editor, "decompress")
 ENCODINGS = ("gzip", "zstd", "brotli")
-
-
-def compress(**options: Any) -> Compress:
-    return CompressStep.model_validate({"compress": options}).editor(task_facts())
-
-
-def decompress(**options: Any) -> Decompress:
-    return DecompressStep.model_validate({"decompress": options}).editor(task_facts())
-
-
-def edited(editor: Any, received: Message) -> Any:
-    (made,) = editor.edit(received)
-    return made
-
-
-def rejection(editor: Any, received: Message) -> tuple[str, str]:
-    with pytest.raises(MessageRejected) as caught:
-        editor.edit(received)
-    return caught.value.reason, caught.value.description
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

@@ -13,8 +13,9 @@ from joserfc.jwk import OctKey
 from shared.amqp.codec import encode
 from shared.amqp.values import list_, long, string
 from shared.errors import MessageRejected
+from tests.editing import edited, editor
 from tests.keys import jwks, made, settings
-from tests.unit.editors.encrypting import ORDER, editor, one, order
+from tests.unit.editors.encrypting import ORDER, order
 
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "X25519"])
@@ -22,29 +23,29 @@ from tests.unit.editors.encrypting import ORDER, editor, one, order
 def test_decrypt_restores_the_body_byte_by_byte(kind: str, options: dict[str, Any]) -> None:
     app = settings(k=jwks(made(kind)))
     sent = order()
-    sealed = one(editor("encrypt", app, key="k", **options), sent)
+    sealed = edited(editor("encrypt", app, key="k", **options), sent)
     assert b"4711" not in sealed.body
     assert sealed.content_type == ("application/jose+json" if "serialization" in options else "application/jose")
     assert sealed.message_id == sent.message_id
     assert sealed.arrival == sent.arrival
-    assert one(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
+    assert edited(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
 
 
 def test_a_task_can_encrypt_directly_with_its_key() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), order())
+    sealed = edited(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), order())
     assert sealed.body.split(b".")[1] == b"", "there is no wrapped key"
-    assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
+    assert edited(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
 def test_a_jose_library_and_busway_decrypt_each_others_bodies() -> None:
     key = made("oct")
-    sealed = one(editor("encrypt", settings(k=jwks(key)), key="k"), order())
+    sealed = edited(editor("encrypt", settings(k=jwks(key)), key="k"), order())
     opened = jwe.decrypt_compact(sealed.body, key, registry=jwe.JWERegistry(strict_check_header=True))
     assert opened.plaintext == ORDER
     assert opened.protected == {"alg": "A256KW", "enc": "A256GCM", "kid": "k1", "cty": "application/json"}
     foreign = jwe.encrypt_compact({"alg": "A256KW", "enc": "A256CBC-HS512"}, ORDER, key)
-    decrypted = one(editor("decrypt", settings(k=jwks(key)), key="k"), order(foreign.encode()))
+    decrypted = edited(editor("decrypt", settings(k=jwks(key)), key="k"), order(foreign.encode()))
     assert decrypted.body == ORDER
     assert decrypted.content_type is None, "the sender says nothing of it"
 
@@ -66,10 +67,10 @@ def test_every_kind_of_body_is_restored(body: Any) -> None:
     sent.sections.body = body
     if not body:
         with pytest.raises(MessageRejected, match="NoBody"):
-            one(editor("encrypt", app, key="k"), sent)
+            edited(editor("encrypt", app, key="k"), sent)
         return
-    sealed = one(editor("encrypt", app, key="k"), sent)
-    assert one(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
+    sealed = edited(editor("encrypt", app, key="k"), sent)
+    assert edited(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
 
 
 FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
@@ -77,7 +78,7 @@ FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
 
 def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", fields=FIELDS), order())
+    sealed = edited(editor("encrypt", app, key="k", fields=FIELDS), order())
     assert sealed.content_type == "application/json"
     document = json.loads(sealed.body)
     assert document["id"] == "4711"
@@ -85,50 +86,52 @@ def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> No
         assert hidden.count(".") == 4
     assert b"4000" not in sealed.body
     assert b'"card": {"number":"ey' in sealed.body, "blanks are where they were"
-    assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
+    assert edited(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
     text = order()
     text.sections.body = b"\x00\x53\x77" + encode(string(ORDER.decode()))
-    sealed = one(editor("encrypt", app, key="k", fields=FIELDS), text)
+    sealed = edited(editor("encrypt", app, key="k", fields=FIELDS), text)
     assert sealed.sections.body.startswith(b"\x00\x53\x77"), "a string stays one"
-    assert one(editor("decrypt", app, key="k", fields=FIELDS), sealed).sections.body == text.sections.body
+    assert edited(editor("decrypt", app, key="k", fields=FIELDS), sealed).sections.body == text.sections.body
 
 
 def test_a_missing_field_rejects_the_message_unless_the_options_allow_it() -> None:
     app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
         with pytest.raises(MessageRejected, match=r"FieldMissing: the body has nothing at \$"):
-            one(editor("encrypt", app, key="k", fields=paths), order())
-        sealed = one(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), order())
+            edited(editor("encrypt", app, key="k", fields=paths), order())
+        sealed = edited(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), order())
         assert sealed.body == ORDER
-    assert one(editor("encrypt", app, key="k", fields=["$.lines[*]"]), order(b'{"lines": []}')).body == b'{"lines": []}'
+    assert (
+        edited(editor("encrypt", app, key="k", fields=["$.lines[*]"]), order(b'{"lines": []}')).body == b'{"lines": []}'
+    )
 
 
 def test_a_body_that_is_bound_to_a_message_is_rejected_in_another() -> None:
     app = settings(k=jwks(made("oct")))
     bound = {"bind": ["sys.MessageId", "tenant"]}
-    sealed = one(editor("encrypt", app, key="k", **bound), order(named={"Tenant": string("t")}))
+    sealed = edited(editor("encrypt", app, key="k", **bound), order(named={"Tenant": string("t")}))
     other = order(number=2, body=sealed.body, named={"Tenant": string("t")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
-        one(editor("decrypt", app, key="k"), other)
+        edited(editor("decrypt", app, key="k"), other)
     sealed.set_properties({"Tenant": string("u")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
-        one(editor("decrypt", app, key="k"), sealed)
-    loose = one(editor("encrypt", app, key="k"), order())
+        edited(editor("decrypt", app, key="k"), sealed)
+    loose = edited(editor("encrypt", app, key="k"), order())
     with pytest.raises(MessageRejected, match=r"NotBound: the content is not bound to sys.MessageId"):
-        one(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
+        edited(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
 
 
 def test_an_encrypted_field_is_not_accepted_as_a_body_nor_a_body_as_a_field() -> None:
     app = settings(k=jwks(made("oct")))
     for bind in ({}, {"bind": ["sys.MessageId"]}):
-        sealed = one(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
+        sealed = edited(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
         with pytest.raises(MessageRejected, match="BoundElsewhere: the content was encrypted as a field"):
-            one(editor("decrypt", app, key="k"), order(json.loads(sealed.body)["a"].encode()))
-        body = one(editor("encrypt", app, key="k", **bind), order(b"1")).body.decode()
+            edited(editor("decrypt", app, key="k"), order(json.loads(sealed.body)["a"].encode()))
+        body = edited(editor("encrypt", app, key="k", **bind), order(b"1")).body.decode()
         with pytest.raises(MessageRejected, match="NotBound: a field does not say where"):
-            one(editor("decrypt", app, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
+            edited(editor("decrypt", app, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
         accepting = editor("decrypt", app, key="k", fields=["$.a"], without_path="accept")
-        assert one(accepting, order(json.dumps({"a": body}).encode())).body == b'{"a": 1}'
+        assert edited(accepting, order(json.dumps({"a": body}).encode())).body == b'{"a": 1}'
 
 
 @pytest.mark.parametrize("bind", [{}, {"bind": ["sys.MessageId"]}])
@@ -136,20 +139,20 @@ def test_an_encrypted_field_is_not_accepted_as_a_body_nor_a_body_as_a_field() ->
 def test_fields_cannot_be_moved_within_the_body(bind: dict[str, Any], without_path: str) -> None:
     app = settings(k=jwks(made("oct")))
     paths = {"fields": ["$.a", "$.b"]}
-    sealed = one(editor("encrypt", app, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
+    sealed = edited(editor("encrypt", app, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
     document = json.loads(sealed.body)
     sealed.body = json.dumps({"a": document["b"], "b": document["a"]}).encode()
     with pytest.raises(MessageRejected, match="BoundElsewhere: a field was encrypted at another place"):
-        one(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
+        edited(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
 
 
 def test_a_message_without_an_id_is_bound_to_the_id_that_busway_assigns() -> None:
     app = settings(k=jwks(made("oct")))
-    sealed = one(editor("encrypt", app, key="k", bind=["sys.MessageId"]), order(message_id=None))
+    sealed = edited(editor("encrypt", app, key="k", bind=["sys.MessageId"]), order(message_id=None))
     from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
 
     sealed.message_id = string(deterministic_id(sealed.arrival) or "")
-    assert one(editor("decrypt", app, key="k"), sealed).body == ORDER
+    assert edited(editor("decrypt", app, key="k"), sealed).body == ORDER
 
 
 def segment(header: dict[str, Any]) -> str:
@@ -193,26 +196,26 @@ def forged(header: dict[str, Any], plain: bytes = b"plain") -> bytes:
 def test_a_body_not_encrypted_with_the_key_is_rejected(content: Any) -> None:
     app = settings(k=jwks(made("oct")))
     with pytest.raises(MessageRejected) as raised:
-        one(editor("decrypt", app, key="k"), order(content))
+        edited(editor("decrypt", app, key="k"), order(content))
     assert "4711" not in str(raised.value)
     assert json.loads(jwks(made("oct")))["keys"][0]["k"] not in str(raised.value)
 
 
 def test_an_unmodified_forgery_is_valid() -> None:
     """Without this, the test above would prove nothing."""
-    assert one(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
+    assert edited(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
 
 
 def test_re_encryption_changes_the_key_and_keeps_the_content_type() -> None:
     app = settings(old=jwks(made("oct", "o")), new=jwks(made("RSA", "n")))
-    sealed = one(editor("encrypt", app, key="old", bind=["sys.MessageId"]), order())
+    sealed = edited(editor("encrypt", app, key="old", bind=["sys.MessageId"]), order())
     step = {"from": {"key": "old"}, "to": {"key": "new", "bind": ["sys.MessageId"]}}
-    moved = one(editor("re-encrypt", app, **step), sealed)
-    assert one(editor("decrypt", app, key="new", bind=["sys.MessageId"]), moved).encode() == order().encode()
+    moved = edited(editor("re-encrypt", app, **step), sealed)
+    assert edited(editor("decrypt", app, key="new", bind=["sys.MessageId"]), moved).encode() == order().encode()
     with pytest.raises(MessageRejected, match=r"UnknownKey: names the key 'n', expected one of secret old"):
-        one(editor("decrypt", app, key="old"), moved)
-    fields = one(editor("encrypt", app, key="old", fields=FIELDS), order())
-    moved = one(editor("re-encrypt", app, fields=FIELDS, **step), fields)
-    assert one(editor("decrypt", app, key="new", fields=FIELDS), moved).body == ORDER
+        edited(editor("decrypt", app, key="old"), moved)
+    fields = edited(editor("encrypt", app, key="old", fields=FIELDS), order())
+    moved = edited(editor("re-encrypt", app, fields=FIELDS, **step), fields)
+    assert edited(editor("decrypt", app, key="new", fields=FIELDS), moved).body == ORDER
     with pytest.raises(MessageRejected, match="NotDecrypted"):
-        one(editor("re-encrypt", app, **step), order())
+        edited(editor("re-encrypt", app, **step), order())

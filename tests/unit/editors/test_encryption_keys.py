@@ -11,9 +11,10 @@ from shared.editors.protection.keys import parse_ring
 from shared.errors import ConfigError, TargetRefused, TargetUnavailable
 from shared.protocols import Secret
 from shared.tasks.steps import STEPS
+from tests.editing import answers, edited, editor
 from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
-from tests.unit.editors.encrypting import ORDER, edited, editor, one, order
+from tests.unit.editors.encrypting import ORDER, order
 
 
 class SecretsThatChange:
@@ -47,29 +48,31 @@ def with_secrets(verb: str, secrets: Any, **options: Any) -> Any:
 def test_the_newest_key_encrypts_and_every_key_of_the_set_decrypts() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old, new))
-    sealed = one(with_secrets("encrypt", secrets, key="k"), order())
+    sealed = edited(with_secrets("encrypt", secrets, key="k"), order())
     assert jwe.decrypt_compact(sealed.body, new).protected["kid"] == "2026"
-    named = one(with_secrets("encrypt", secrets, key="k", kid="2025"), order())
+    named = edited(with_secrets("encrypt", secrets, key="k", kid="2025"), order())
     assert jwe.decrypt_compact(named.body, old).protected["kid"] == "2025"
     decrypt = with_secrets("decrypt", secrets, key="k")
-    assert [one(decrypt, each).body for each in (sealed, named)] == [ORDER, ORDER]
+    assert [edited(decrypt, each).body for each in (sealed, named)] == [ORDER, ORDER]
     with pytest.raises(TargetRefused, match="secret k: it has no key '2024', which the task names"):
-        one(with_secrets("encrypt", secrets, key="k", kid="2024"), order())
+        edited(with_secrets("encrypt", secrets, key="k", kid="2024"), order())
 
 
 def test_an_unknown_key_is_read_from_the_vault_once_per_batch() -> None:
     old, new = made("oct", "2025"), made("oct", "2026")
     secrets = SecretsThatChange(k=jwks(old))
     decrypt = with_secrets("decrypt", secrets, key="k")
-    sealed = [one(with_secrets("encrypt", SecretsThatChange(k=jwks(key)), key="k"), order()) for key in (old, new, new)]
-    assert one(decrypt, sealed[0]).body == ORDER
+    sealed = [
+        edited(with_secrets("encrypt", SecretsThatChange(k=jwks(key)), key="k"), order()) for key in (old, new, new)
+    ]
+    assert edited(decrypt, sealed[0]).body == ORDER
     secrets.fresh["k"] = jwks(old, new)
     secrets.asked.clear()
-    assert [each[0].body for each in edited(decrypt, *sealed)] == [ORDER] * 3
+    assert [each[0].body for each in answers(decrypt, *sealed)] == [ORDER] * 3
     assert secrets.asked == [("k", False), ("k", True)]
-    stranger = one(with_secrets("encrypt", SecretsThatChange(k=jwks(made("oct", "x"))), key="k"), order())
+    stranger = edited(with_secrets("encrypt", SecretsThatChange(k=jwks(made("oct", "x"))), key="k"), order())
     secrets.asked.clear()
-    results = edited(decrypt, stranger, sealed[2], stranger)
+    results = answers(decrypt, stranger, sealed[2], stranger)
     assert [getattr(result, "reason", None) for result in results] == ["UnknownKey", None, "UnknownKey"]
     assert secrets.asked == [("k", False), ("k", True)]
 
@@ -77,10 +80,10 @@ def test_an_unknown_key_is_read_from_the_vault_once_per_batch() -> None:
 def test_a_new_secret_version_without_keys_is_reported_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     secrets = SecretsThatChange(k=jwks(made("oct")))
     encrypt = with_secrets("encrypt", secrets, key="k")
-    one(encrypt, order())
+    edited(encrypt, order())
     secrets.values["k"] = "hidden-material"
-    assert one(encrypt, order()).content_type == "application/jose"
-    assert one(encrypt, order()).content_type == "application/jose"
+    assert edited(encrypt, order()).content_type == "application/jose"
+    assert edited(encrypt, order()).content_type == "application/jose"
     (expected,) = [each for each in caplog.messages if "secret k" in each]
     assert expected.startswith("copy: secret k: it is not JSON")
     assert "hidden-material" not in expected
@@ -93,7 +96,7 @@ def test_no_message_passes_an_editor_that_cannot_read_its_keys(verb: str, away: 
     secrets.away = away
     sent = order()
     with pytest.raises(type(away), match="vault"):
-        edited(with_secrets(verb, secrets, key="k"), sent)
+        answers(with_secrets(verb, secrets, key="k"), sent)
     assert sent.encode() == order().encode()
 
 
@@ -148,7 +151,7 @@ def test_a_secret_without_keys_is_an_error_that_does_not_quote_it(value: Any, ex
 )
 def test_an_unsuitable_key_is_an_error_for_the_operator(key: Any, options: dict[str, Any], expected: str) -> None:
     with pytest.raises(TargetRefused, match=f"secret k: key k1 {expected}"):
-        one(editor("encrypt", settings(k=jwks(key)), key="k", **options), order())
+        edited(editor("encrypt", settings(k=jwks(key)), key="k", **options), order())
 
 
 def test_a_missing_app_setting_for_the_key_stops_the_start() -> None:

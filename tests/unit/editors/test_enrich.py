@@ -14,13 +14,12 @@ from shared.amqp.values import boolean, double, long, string, symbol, timestamp
 from shared.editors.enrich import Enrich
 from shared.editors.lookup.json_members import with_members
 from shared.errors import MessageRejected
+from tests.editing import answers, edited
 from tests.fakes import clock_at_delivery
 from tests.messages import ENQUEUED, message
 from tests.unit.editors.enriching import (
     CUSTOMERS,
-    asked,
     by_property,
-    edited,
     editor,
     fault,
     order,
@@ -91,7 +90,7 @@ def test_a_missing_key_rejects_passes_or_uses_the_default_as_configured(folder: 
 
 
 def test_one_rejected_message_does_not_affect_the_others(folder: Path) -> None:
-    results = asked(by_property(folder), order(), order("c-9"), order("c-2"))
+    results = answers(by_property(folder), order(), order("c-9"), order("c-2"))
     assert [isinstance(result, MessageRejected) for result in results] == [False, True, False]
 
 

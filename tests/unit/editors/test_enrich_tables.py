@@ -16,11 +16,11 @@ from shared.clock import ManualClock
 from shared.editors.enrich import Enrich
 from shared.errors import BuswayError, ConfigError, TargetRefused
 from shared.stores.sqlite_stores import FileBlobs
+from tests.editing import edited
 from tests.fakes import clock_at_delivery
 from tests.unit.editors.enriching import (
     CUSTOMERS,
     by_property,
-    edited,
     editor,
     order,
     problem,

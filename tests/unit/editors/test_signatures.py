@@ -1,6 +1,5 @@
 """sign, verify and attest: what a signature covers, and what is refused."""
 
-import asyncio
 import hashlib
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -19,8 +18,9 @@ from shared.editors.protection.keys import KeyRing, parse_ring
 from shared.errors import MessageRejected, TargetRefused
 from shared.message.message import Message
 from shared.protocols import Withheld
-from shared.tasks.steps import STEPS
-from tests.fakes import clock_at_delivery, task_facts
+from tests import editing
+from tests.editing import edited
+from tests.fakes import clock_at_delivery
 from tests.keys import jwks, made, settings
 from tests.messages import message
 
@@ -38,20 +38,7 @@ UNENCODED = "eyJhbGciOiJIUzI1NiIsImI2NCI6ZmFsc2UsImNyaXQiOlsiYjY0Il19..A5dxf2s96
 
 
 def editor(verb: str, app: dict[str, str], clock: Any = None, **options: Any) -> Any:
-    return STEPS[verb].model_validate({verb: {"key": "k", **options}}).editor(task_facts(app, clock))
-
-
-def result_of(each: Any, message: Message) -> Any:
-    (result,) = asyncio.run(each.edit_batch([message], timeout_seconds=5))
-    return result
-
-
-def one(each: Any, message: Message) -> Any:
-    result = result_of(each, message)
-    if isinstance(result, MessageRejected):
-        raise result
-    assert isinstance(result, tuple), result
-    return result[0]
+    return editing.editor(verb, app, clock, key="k", **options)
 
 
 def order(body: bytes = ORDER, number: int = 1, **options: Any) -> Message:
@@ -71,9 +58,9 @@ def part(text: Any, index: int) -> Any:
 def test_a_signed_message_is_verified_and_an_altered_one_is_rejected(kind: str) -> None:
     app = settings(k=jwks(made(kind)))
     public = app if kind == "oct" else settings(k=jwks(made(kind), private=False))
-    signed = one(editor("sign", app, properties=["sys.MessageId", "Tenant"]), order(named={"tenant": string("t")}))
+    signed = edited(editor("sign", app, properties=["sys.MessageId", "Tenant"]), order(named={"tenant": string("t")}))
     verify = editor("verify", public, properties=["tenant", "sys.messageid"])
-    assert one(verify, signed).encode() == signed.encode()
+    assert edited(verify, signed).encode() == signed.encode()
     for change in (
         lambda each: setattr(each, "body", ORDER + b" "),
         lambda each: setattr(each, "message_id", string("other")),
@@ -83,16 +70,16 @@ def test_a_signed_message_is_verified_and_an_altered_one_is_rejected(kind: str) 
         altered = signed.copy()
         change(altered)
         with pytest.raises(MessageRejected, match="SignatureInvalid: the signature "):
-            one(verify, altered)
+            edited(verify, altered)
     if kind != "oct":
         with pytest.raises(TargetRefused, match="expected a private key"):
-            one(editor("sign", public), order())
+            edited(editor("sign", public), order())
 
 
 @pytest.mark.parametrize("body", [ORDER, b"", b"\x00\xff\xfe", b"url-safe_text~", b"with.dots"])
 def test_a_jose_library_verifies_the_signature_of_the_body(body: Any) -> None:
     key = made("EC")
-    signed = one(editor("sign", settings(k=jwks(key))), order(body))
+    signed = edited(editor("sign", settings(k=jwks(key))), order(body))
     header, _, signature = signature_of(signed).split(".")
     assert json.loads(part(signature_of(signed), 0)) == {"alg": "ES256", "kid": "k1", "b64": False, "crit": ["b64"]}
     algorithm = jws.JWSRegistry.algorithms["ES256"]
@@ -104,7 +91,7 @@ def test_a_detached_signature_by_other_software_is_verified() -> None:
     key = made("oct")
     text = jws.detach_content(jws.serialize_compact({"alg": "HS256", "kid": "k1"}, ORDER, key))
     received = order(named={"signature": string(text)})
-    assert one(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
+    assert edited(editor("verify", settings(k=jwks(key)), signature="signature"), received) is not None
 
 
 def test_the_examples_of_the_rfcs_are_verified() -> None:
@@ -131,7 +118,7 @@ GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 def test_an_unmodified_forgery_is_valid() -> None:
     """Without this, the next test would prove nothing."""
     verify = editor("verify", settings(k=jwks(made("oct"))))
-    assert one(verify, order(named={"repl-signature": string(forged(GENUINE))}))
+    assert edited(verify, order(named={"repl-signature": string(forged(GENUINE))}))
 
 
 @pytest.mark.parametrize(
@@ -170,10 +157,10 @@ def test_an_invalid_signature_is_rejected(text: Any, reason: str) -> None:
     received = order(named={} if value is None else {"repl-signature": value})
     app = settings(k=jwks(made("oct"), made("EC", "k2")))
     with pytest.raises(MessageRejected) as raised:
-        one(editor("verify", app), received)
+        edited(editor("verify", app), received)
     assert raised.value.reason == reason
     assert "4711" not in str(raised.value)
-    dropped = result_of(editor("verify", app, on_failure="drop"), received)
+    (dropped,) = editing.answers(editor("verify", app, on_failure="drop"), received)
     assert isinstance(dropped, Withheld)
     assert dropped.reason.startswith(f"{reason}: ")
 
@@ -188,26 +175,26 @@ def test_a_public_key_is_not_accepted_as_an_hmac_secret() -> None:
     signature = jws.JWSRegistry.algorithms["HS256"].sign(header + b"." + ORDER, OctKey(pem, pem))
     text = f"{header.decode()}..{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
     with pytest.raises(MessageRejected, match="names an algorithm that key k1 is not for"):
-        one(editor("verify", app), order(named={"repl-signature": string(text)}))
+        edited(editor("verify", app), order(named={"repl-signature": string(text)}))
 
 
 def test_a_signature_expires_after_its_lifetime() -> None:
     app, clock = settings(k=jwks(made("oct"))), clock_at_delivery()
-    signed = one(editor("sign", app, clock, lifetime="PT1H"), order())
+    signed = edited(editor("sign", app, clock, lifetime="PT1H"), order())
     verify = editor("verify", app, clock)
     clock.advance(timedelta(minutes=59).total_seconds())
-    assert one(verify, signed)
+    assert edited(verify, signed)
     clock.advance(60)
     with pytest.raises(MessageRejected, match="SignatureExpired: the signature has expired"):
-        one(verify, signed)
+        edited(verify, signed)
 
 
 def test_a_signature_that_covers_too_little_is_rejected_and_a_valid_one_removed_if_configured() -> None:
     app = settings(k=jwks(made("oct")))
-    signed = one(editor("sign", app, into="signed"), order())
-    assert one(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
+    signed = edited(editor("sign", app, into="signed"), order())
+    assert edited(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
     with pytest.raises(MessageRejected, match=r"NotSigned: the signature does not cover sys\.MessageId"):
-        one(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
+        edited(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
 
 
 def test_canonical_form_depends_on_values_and_not_on_encodings() -> None:
@@ -230,7 +217,7 @@ def test_an_attestation_names_the_place_time_and_content_of_the_received_message
     key, clock = made(kind), clock_at_delivery()
     clock.advance(1.5)
     received = order(named={"tenant": string("t"), "repl-path": string("north")}, subject=string("new"))
-    attested = one(editor("attest", settings(k=jwks(key)), clock), received)
+    attested = edited(editor("attest", settings(k=jwks(key)), clock), received)
     opened = jws.deserialize_compact(signature_of(attested, "repl-attestation"), key)
     claims = json.loads(opened.payload)
     names = ["sys.MessageId", "sys.Subject", "tenant"]
@@ -248,19 +235,19 @@ def test_an_attestation_names_the_place_time_and_content_of_the_received_message
         .rstrip(b"=")
         .decode(),
     }
-    again = one(editor("attest", settings(k=jwks(key)), clock), attested)
+    again = edited(editor("attest", settings(k=jwks(key)), clock), attested)
     first, second = signature_of(again, "repl-attestation").split(";")
     assert first == signature_of(attested, "repl-attestation")
     assert json.loads(jws.deserialize_compact(second, key).payload)["properties_digest"] == claims["properties_digest"]
     with pytest.raises(MessageRejected, match="repl-attestation is a int, expected a string"):
-        one(editor("attest", settings(k=jwks(key))), order(named={"repl-attestation": int_(1)}))
+        edited(editor("attest", settings(k=jwks(key))), order(named={"repl-attestation": int_(1)}))
 
 
 def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
     received = order()
     received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
     with pytest.raises(MessageRejected, match="UnreadableBody"):
-        one(editor("sign", settings(k=jwks(made("oct")))), received)
+        edited(editor("sign", settings(k=jwks(made("oct")))), received)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from shared.codecs.avro_container import Container, write_container
 from shared.codecs.plain import Codec
 from shared.editors.options import FOLDER
 from shared.editors.validate import ValidateStep
-from shared.errors import MessageRejected
-from shared.message.message import Message
 from shared.protocols import Withheld
+from tests.editing import rejection
 from tests.fakes import task_facts
 from tests.messages import message
 
@@ -50,12 +49,6 @@ def editor(folder: Path) -> Any:
 
 def step(folder: Path, **options: Any) -> Any:
     return ValidateStep.model_validate({"validate": options}, context={FOLDER: folder})
-
-
-def rejection(editor: Any, received: Message) -> tuple[str, str]:
-    with pytest.raises(MessageRejected) as caught:
-        editor.edit(received)
-    return caught.value.reason, caught.value.description
 
 
 def test_a_valid_body_passes_unchanged(editor: Any) -> None:

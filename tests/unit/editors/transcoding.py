@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from shared.editors.options import FOLDER
 from shared.editors.transcode import TranscodeStep
-from shared.errors import MessageRejected
+from tests import editing
+from tests.editing import edited
 from tests.messages import message
 
 ORDER = {
@@ -71,15 +71,13 @@ def step(folder: Path, before: Any, after: Any, **options: Any) -> Any:
 
 
 def made(editor: Any, body: Any, content_type: str | None = None) -> Any:
-    (found,) = editor.edit(message(body=body, content_type=content_type))
-    return found
+    return edited(editor, message(body=body, content_type=content_type))
 
 
 def rejection(editor: Any, body: Any, content_type: str | None = None) -> tuple[str, str]:
-    with pytest.raises(MessageRejected) as caught:
-        editor.edit(message(body=body, content_type=content_type))
-    assert SECRET not in str(caught.value)
-    return caught.value.reason, caught.value.description.removeprefix("transcode: ")
+    found = editing.rejection(editor, message(body=body, content_type=content_type))
+    assert SECRET not in str(found)
+    return found
 
 
 def write_schemas(folder: Path) -> None:
