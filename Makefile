@@ -63,10 +63,10 @@ other-brokers: installed ## targets of kinds amqp and kafka at ActiveMQ Artemis 
 
 minutes ?= 1
 fuzz: installed ## damaged messages for AMQP, codecs, rules, the tasks of all editors, and damaged frames for the broker, with new seeds that are printed; minutes=30 for a longer run
-	$(python) -m tests.fuzz.amqp --seconds $$(($(minutes) * 10))
-	$(python) -m tests.fuzz.editors --seconds $$(($(minutes) * 10))
-	$(python) -m tests.fuzz.tasks --seconds $$(($(minutes) * 25))
-	$(python) -m tests.fuzz.frames --seconds $$(($(minutes) * 15))
+	$(python) -m tests.fuzz amqp --seconds $$(($(minutes) * 10))
+	$(python) -m tests.fuzz editors --seconds $$(($(minutes) * 10))
+	$(python) -m tests.fuzz tasks --seconds $$(($(minutes) * 25))
+	$(python) -m tests.fuzz frames --seconds $$(($(minutes) * 15))
 
 properties: $(command) ## all properties with a thousand random examples instead of a few; takes minutes
 	$(python) -m pytest --quiet --numprocesses auto -m hypothesis --hypothesis-profile many tests/unit tests/properties tests/contracts broker/tests

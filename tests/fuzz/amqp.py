@@ -1,18 +1,16 @@
 """
-Damaged AMQP for shared/amqp: `python -m tests.fuzz.amqp --seconds 60 --seed 1`.
+Damaged AMQP for shared/amqp: `python -m tests.fuzz amqp --seconds 60 --seed 1`.
 
 Whatever the bytes, each function returns what encodes to the same bytes or raises Malformed, and the scanner agrees
 with the decoder. A case that does not hold is printed as hexadecimal, to become a test.
 """
 
-import argparse
 import itertools
 import random
-import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from shared.amqp import values
@@ -20,6 +18,7 @@ from shared.amqp.codec import MAX_DEPTH, decode, encode, items_of, pairs_of, pla
 from shared.amqp.scan import LISTS, MAPS, list_fields, map_entries, skip, text
 from shared.amqp.sections import Sections, body_parts, data, descriptor, split
 from shared.amqp.values import Array, Described, Malformed, Value
+from tests.fuzz import campaign
 
 type Encode = Callable[[Value], bytes]
 
@@ -235,35 +234,19 @@ class Mutator:
 
 def run(seed: int, cases: int | None = None, seconds: float | None = None, encode: Encode = encode) -> Counter[str]:
     """Check damaged cases until *cases* or *seconds* are reached; return the number of cases of each kind."""
-    mutator = Mutator(seed)
-    verdicts: Counter[str] = Counter()
-    started = time.monotonic()
-    while (cases is None or verdicts.total() < cases) and (seconds is None or time.monotonic() < started + seconds):
-        raw = mutator.next()
+    return campaign.run(_cases(Mutator(seed), encode), seed, cases, seconds)
+
+
+def _cases(mutator: Mutator, encode: Encode) -> Iterator[campaign.Case]:
+    def check_next() -> list[str]:
         before = time.monotonic()
-        try:
-            verdict = check(raw, encode)
-            took = time.monotonic() - before
-            assert took < _SLOW_SECONDS, f"took {took:.1f} s"
-        except Exception as error:
-            error.add_note(f"case {verdicts.total()} of seed {seed}: {raw.hex()}")
-            raise
-        verdicts[verdict] += 1
+        verdict = check(raw, encode)
+        took = time.monotonic() - before
+        assert took < _SLOW_SECONDS, f"took {took:.1f} s"
         if verdict in _WORTH_KEEPING and 16 < len(raw) < 4096:
             mutator.keep(raw, verdict)
-    return verdicts
+        return [verdict]
 
-
-def main() -> None:
-    """Run for a while and print what was seen."""
-    parser = argparse.ArgumentParser(description="Feed damaged AMQP to shared/amqp.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns())
-    options = parser.parse_args()
-    verdicts = run(options.seed, seconds=options.seconds)
-    seen = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    sys.stdout.write(f"seed {options.seed}: {verdicts.total()} cases: {seen}\n")
-
-
-if __name__ == "__main__":
-    main()
+    while True:
+        raw = mutator.next()
+        yield campaign.Case("", [raw], check_next)

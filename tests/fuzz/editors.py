@@ -1,16 +1,13 @@
 """
-Damaged bodies and properties for codecs, editors and rules: `python -m tests.fuzz.editors --seconds 60 --seed 1`.
+Damaged bodies and properties for codecs, editors and rules: `python -m tests.fuzz editors --seconds 60 --seed 1`.
 
 Whatever a message is, an editor passes it on, withholds it or raises MessageRejected. A case that does not hold is
 printed as hexadecimal, to become a test.
 """
 
-import argparse
 import random
-import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
 from shared.codecs.avro_container import read_container, write_container
@@ -27,6 +24,7 @@ from shared.editors.transform import TransformStep
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from tests.fakes import task_facts
+from tests.fuzz import campaign
 from tests.fuzz.amqp import Mutator
 from tests.messages import ORIGIN, delivered
 from tests.unit.codecs.test_protobuf import BOMBS, as_field, descriptors
@@ -96,11 +94,20 @@ def damaged(content: bytes, draw: random.Random) -> bytes:
 
 def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Counter[str]:
     """Try damaged cases until *cases* or *seconds* are reached; return how many were read and rejected."""
-    draw, messages = random.Random(seed), Mutator(seed)
+    return campaign.run(_cases(random.Random(seed), Mutator(seed)), seed, cases, seconds)
+
+
+def _cases(draw: random.Random, messages: Mutator) -> Iterator[campaign.Case]:
     of_bodies, of_messages = readers(), editors()
-    verdicts: Counter[str] = Counter()
-    started = time.monotonic()
-    while (cases is None or verdicts.total() < cases) and (seconds is None or time.monotonic() < started + seconds):
+
+    def check() -> list[str]:
+        try:
+            read(content)
+        except MessageRejected:
+            return ["rejected"]
+        return ["read"]
+
+    while True:
         name = draw.choice([*of_bodies, *of_messages])
         if name in of_bodies:
             read, valid = of_bodies[name]
@@ -108,27 +115,4 @@ def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Co
         else:
             read = of_messages[name]
             content = draw.choice((messages.next(), delivered(1, body=damaged(_BODY, draw)), damaged(_WHOLE, draw)))
-        try:
-            read(content)
-            verdicts["read"] += 1
-        except MessageRejected:
-            verdicts["rejected"] += 1
-        except Exception as error:
-            error.add_note(f"case {verdicts.total()} of seed {seed}, {name}: {content.hex()}")
-            raise
-    return verdicts
-
-
-def main() -> None:
-    """Run for a while and print what was seen."""
-    parser = argparse.ArgumentParser(description="Feed damaged messages to codecs, editors and rules.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns())
-    options = parser.parse_args()
-    sys.stdout.write(f"seed {options.seed}\n")
-    verdicts = run(options.seed, seconds=options.seconds)
-    sys.stdout.write(f"{verdicts.total()} cases: {verdicts['read']} read, {verdicts['rejected']} rejected\n")
-
-
-if __name__ == "__main__":
-    main()
+        yield campaign.Case(name, [content], check)

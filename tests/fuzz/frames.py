@@ -1,18 +1,17 @@
 """
-Damaged conversations with a live broker: `python -m tests.fuzz.frames --seconds 60 --seed 1`.
+Damaged conversations with a live broker: `python -m tests.fuzz frames --seconds 60 --seed 1`.
 
 A client says what a good one says over a socket, with some bytes changed, frames left out, repeated or in another
 order, and hangs up. The broker answers or closes, logs no error, and serves a good client as before. A case that does
 not hold is printed as hexadecimal, to become a test.
 """
 
-import argparse
+import itertools
 import logging
 import random
 import socket
-import sys
-import time
 from collections import Counter
+from collections.abc import Iterator
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
@@ -24,6 +23,7 @@ from shared.amqp.performatives import Attach, Flow
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, Value, described, list_, map_, string, symbol, ulong
 from shared.rules import Rule, parse_action, parse_filter
+from tests.fuzz import campaign
 from tests.fuzz.amqp import Mutator
 from tests.fuzz.editors import damaged
 from tests.messages import delivered
@@ -182,43 +182,28 @@ class _Errors(logging.Handler):
 
 def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Counter[str]:
     """Try damaged conversations until *cases* or *seconds* are reached; return how many were answered and closed."""
-    verdicts: Counter[str] = Counter()
     errors = _Errors()
     logging.getLogger().addHandler(errors)
     try:
         with RunningBroker([_CONFIG]) as broker:
             fuzz = Fuzz(broker, seed)
-            started = time.monotonic()
-            while (cases is None or verdicts.total() < cases) and (
-                seconds is None or time.monotonic() < started + seconds
-            ):
-                said = fuzz.case()
-                try:
-                    verdicts["answered" if fuzz.answered(said) > 0 else "closed"] += 1
-                    if verdicts.total() % _GOOD_EVERY == 1:
-                        fuzz.check_good_client()
-                    assert not errors.found, errors.found[0]
-                except Exception as error:
-                    error.add_note(f"case {verdicts.total()} of seed {seed}: {said.hex()}")
-                    raise
+            verdicts = campaign.run(_cases(fuzz, errors), seed, cases, seconds)
             fuzz.check_good_client()
     finally:
         logging.getLogger().removeHandler(errors)
     return verdicts
 
 
-def main() -> None:
-    """Run for a while and print what was seen."""
-    parser = argparse.ArgumentParser(description="Feed damaged frames to a live broker.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns())
-    options = parser.parse_args()
-    sys.stdout.write(f"seed {options.seed}\n")
-    verdicts = run(options.seed, seconds=options.seconds)
-    sys.stdout.write(
-        f"{verdicts.total()} conversations: {verdicts['answered']} answered, {verdicts['closed']} only closed\n"
-    )
+def _cases(fuzz: Fuzz, errors: _Errors) -> Iterator[campaign.Case]:
+    numbers = itertools.count()
 
+    def check() -> list[str]:
+        verdict = "answered" if fuzz.answered(said) > 0 else "closed"
+        if next(numbers) % _GOOD_EVERY == 0:
+            fuzz.check_good_client()
+        assert not errors.found, errors.found[0]
+        return [verdict]
 
-if __name__ == "__main__":
-    main()
+    while True:
+        said = fuzz.case()
+        yield campaign.Case("conversation", [said], check)

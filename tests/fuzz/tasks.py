@@ -1,20 +1,19 @@
 """
-Damaged messages for whole tasks, one for each editor: `python -m tests.fuzz.tasks --seconds 60 --seed 1`.
+Damaged messages for whole tasks, one for each editor: `python -m tests.fuzz tasks --seconds 60 --seed 1`.
 
 The tasks are the golden cases of all editors, and tasks without editors between all kinds of namespaces, with routes.
 Every message of a batch gets an outcome, and no editor fails with anything but a rejection. A case that does not hold
 is printed as hexadecimal, to become a test.
 """
 
-import argparse
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from shared.amqp.sections import data, only_data, split
@@ -34,6 +33,7 @@ from shared.rules.rule import parse_action, parse_filter
 from shared.tasks.steps import STEPS
 from tests.editor_cases import assembled_task, prepared
 from tests.fakes import OutputThatAccepts, clock_at_delivery, sleep_by
+from tests.fuzz import campaign
 from tests.fuzz.amqp import Mutator
 from tests.fuzz.editors import damaged
 from tests.messages import delivered
@@ -152,7 +152,7 @@ def _data(body: bytes) -> bytes:
     return body if found is None else found
 
 
-def check(line: Line, batch: Sequence[bytes]) -> Counter[str]:
+def check(line: Line, batch: Sequence[bytes]) -> list[str]:
     """Run *batch*; return the outcomes. An AssertionError, or another exception, is a bug."""
     journal, clock = MemoryJournal(), clock_at_delivery()
     started = time.thread_time()
@@ -164,38 +164,16 @@ def check(line: Line, batch: Sequence[bytes]) -> Counter[str]:
     assert counts.total() >= len(batch)
     for record in journal.records:
         assert _BUG not in (record.reason or ""), record.reason
-    return Counter(str(record.outcome) for record in journal.records)
+    return [str(record.outcome) for record in journal.records]
 
 
 def run(seed: int, cases: int | None = None, seconds: float | None = None) -> Counter[str]:
     """Try damaged messages until *cases* or *seconds* are reached; return how many there were of each outcome."""
-    damage, tasks = Damage(seed), lines()
-    outcomes: Counter[str] = Counter()
-    count = 0
-    started = time.monotonic()
-    while (cases is None or count < cases) and (seconds is None or time.monotonic() < started + seconds):
+    return campaign.run(_cases(Damage(seed), lines()), seed, cases, seconds)
+
+
+def _cases(damage: Damage, tasks: Sequence[Line]) -> Iterator[campaign.Case]:
+    while True:
         line = damage.draw.choice(tasks)
         batch = [damage.message(line) for _ in range(damage.draw.choice((1, 1, 3, 10)))]
-        try:
-            outcomes += check(line, batch)
-        except BaseException as error:
-            error.add_note(f"case {count} of seed {seed}, {line.name}: {' '.join(each.hex()[:4000] for each in batch)}")
-            raise
-        count += len(batch)
-    return outcomes
-
-
-def main() -> None:
-    """Run for a while and print what was seen."""
-    parser = argparse.ArgumentParser(description="Feed damaged messages to the tasks of all editors.")
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns())
-    options = parser.parse_args()
-    sys.stdout.write(f"seed {options.seed}\n")
-    outcomes = run(options.seed, seconds=options.seconds)
-    seen = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    sys.stdout.write(f"{outcomes.total()} messages through {len(lines())} tasks: {seen}\n")
-
-
-if __name__ == "__main__":
-    main()
+        yield campaign.Case(line.name, batch, partial(check, line, batch))
