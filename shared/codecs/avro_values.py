@@ -21,8 +21,8 @@ from shared.codecs.avro_scalars import (
 from shared.codecs.plain import Plain
 
 _ABSENT = object()
-# Branches of a union that are tried last: a text is a text before it is Base64.
-_LAST = ("bytes", "fixed", "map")
+# Branches of a union that are tried last: a text is a text before it is Base64, and a number keeps its digits if it can.
+_LAST = ("bytes", "fixed", "map", "float")
 
 
 def converter(schema: Schema, named: Mapping[str, Schema]) -> Convert:
@@ -112,9 +112,15 @@ class _Compiler:
         tags = [_tag(schema) for schema in schemas]
         if len(set(tags)) != len(tags) or any(isinstance(schema, list) for schema in schemas):
             raise ValueError("has a union with a duplicate type, or with a union in it")
-        branches = [(tag, self.convert(schema)) for tag, schema in zip(tags, schemas, strict=True) if tag != "null"]
-        branches.sort(key=lambda branch: branch[0] in _LAST)
+        tried = sorted(zip(tags, schemas, strict=True), key=lambda branch: self._is_last(branch[1]))
+        branches = [(tag, self.convert(schema)) for tag, schema in tried if tag != "null"]
         return _union(branches, takes_null="null" in tags)
+
+    def _is_last(self, schema: Schema) -> bool:
+        known = self._named.get(schema, schema) if isinstance(schema, str) else schema
+        if isinstance(known, str):
+            return known in _LAST
+        return known["type"] in _LAST and known.get("logicalType") != "decimal"
 
 
 def _tag(schema: Schema) -> str:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from shared.amqp.codec import encode
 from shared.amqp.values import string
+from shared.codecs.avro import AvroSchema
 from shared.errors import ConfigError, MessageRejected
 from shared.tasks.files import load
 from tests.messages import message
@@ -87,6 +88,25 @@ def test_bodies_written_by_other_libraries_are_read(transcode: Any) -> None:
     fastavro.writer(stream, fastavro.parse_schema(older), [{"id": "4711"}])
     resolved = json.loads(made(transcode(AVRO, "json"), stream.getvalue()).body)
     assert (resolved["id"], resolved["count"], resolved["price"]) == ("4711", 1, None)
+
+
+KEY = {"type": "fixed", "name": "Key", "size": 3}
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("union", "value", "branch"),
+    [
+        (["float", "double"], 0.1, 1),
+        (["float", "int"], 5, 1),
+        (["float", "string"], 0.1, 0),
+        ([KEY, "string"], "AAAA", 1),
+        (["bytes", "string"], "AAAA", 1),
+        (["null", PRICE, {"type": "long", "logicalType": "time-micros"}], 26, 1),
+    ],
+)
+def test_a_value_takes_the_branch_of_a_union_that_keeps_it(union: Any, value: object, branch: int) -> None:
+    assert AvroSchema(json.dumps(union).encode()).write(value)[0] == 2 * branch
 
 
 def test_protobuf_is_read_and_written_as_protojson(transcode: Any) -> None:
