@@ -21,7 +21,7 @@ from shared.codecs.avro_scalars import (
 from shared.codecs.plain import Plain
 
 _ABSENT = object()
-# Branches of a union that are tried last: a text is a text before it is Base64, and a number keeps its digits if it can.
+# Branches of a union that are tried last: a text is a text before it is Base64, and a number keeps its digits.
 _LAST = ("bytes", "fixed", "map", "float")
 
 

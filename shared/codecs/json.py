@@ -14,7 +14,7 @@ NOT_JSON = "NotJson"
 
 type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
 type ExactJson = dict[str, ExactJson] | list[ExactJson] | str | int | Decimal | bool | None
-"""JSON in which a number with a fraction or an exponent is a Decimal, so that 10.10 and 1E400 keep their digits."""
+"""JSON in which -0 and a number with a fraction or an exponent is a Decimal, so that 10.10 and 1E400 are kept."""
 
 
 def read(content: bytes) -> Json:
@@ -25,7 +25,7 @@ def read(content: bytes) -> Json:
 
 def read_exact(content: bytes) -> ExactJson:
     """Return the value in *content* with every digit of its numbers; raises MessageRejected as `read` does."""
-    value: ExactJson = _read(content, _EXACT_DECODER)
+    value: ExactJson = _read(content, _SIGNED_ZERO_DECODER if b"-0" in content else _EXACT_DECODER)
     return value
 
 
@@ -59,6 +59,13 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object)
 _EXACT_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_object)
+# An int has no -0. Calling a function for each number is slow.
+_SIGNED_ZERO_DECODER = json.JSONDecoder(
+    parse_int=lambda text: Decimal(text) if text == "-0" else int(text),
+    parse_float=Decimal,
+    parse_constant=_refuse_constant,
+    object_pairs_hook=_object,
+)
 
 
 _NET = (b"http://schemas.microsoft.com/2003/10/Serialization/", b"http://schemas.datacontract.org/")

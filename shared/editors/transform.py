@@ -45,8 +45,8 @@ class Transform:
     """
     Computes a new JSON body from the old one.
 
-    Selected parts are written as they were read, except for white space and the spelling of exponents. Data sections
-    become one; an amqp-value that is a string or binary stays one.
+    Selected parts are written as they were read, except for white space, escapes and the spelling of exponents. Data
+    sections become one; an amqp-value that is a string or binary stays one.
     """
 
     name = "transform"

@@ -13,7 +13,7 @@ from shared.editors.lookup.tables import BrokenTableError, Cell, Row, json_text
 from shared.editors.options import Strict
 
 _LONGS = range(-(2**63), 2**63)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _MOST_DIGITS = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BOOLEANS = {"true": True, "false": False}

@@ -60,7 +60,7 @@ def set_claim(message: Message, claim: Claim) -> None:
 def claim_of(message: Message) -> Claim | None:
     """Return the claim in a message, None without one; raises MessageRejected."""
     named = message.application_property(PROPERTY)
-    if named is None:
+    if named is None or named.payload is None:
         return None
     said = read(content_of(message))
     match said:

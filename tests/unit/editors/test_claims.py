@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared.amqp import sections
 from shared.amqp.codec import encode
-from shared.amqp.values import Value, int_, list_, long, string, symbol
+from shared.amqp.values import NULL, Value, int_, list_, long, string, symbol
 from shared.editors.claim_check import ClaimCheck, ClaimCheckStep
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
 from shared.editors.decrypt import DecryptStep
@@ -144,6 +144,8 @@ def test_small_bodies_and_messages_without_a_claim_are_not_changed(tmp_path: Pat
     small = drawing(1, b"0123456789")
     assert edited(check(path), small) == [small]
     assert edited(restoring(path), small) == [small]
+    nothing = drawing(2, b"no claim", named={PROPERTY: NULL})
+    assert edited(restoring(path), nothing) == [nothing]
     assert not path.exists()
 
 

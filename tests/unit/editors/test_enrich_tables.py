@@ -121,6 +121,7 @@ def test_an_invalid_table_is_reported_at_load(
         ("long", "7.0", long(7)),
         ("long", "7.5", None),
         ("long", "seven", None),
+        ("long", "1\u0662", None),
         ("long", "9223372036854775808", None),
         ("double", "1e3", double(1000.0)),
         ("double", "NaN", None),

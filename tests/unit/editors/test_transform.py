@@ -12,7 +12,7 @@ from shared.testing import edited, message
 
 BODY = (
     '{"a": 10.10, "b": 1E400, "big": 12345678901234567890123, "s": "Text", "n": null,'
-    ' "l": [1, 2.5], "o": {"p": {"q": 1}}, "t": true}'
+    ' "l": [1, 2.5], "o": {"p": {"q": 1}}, "t": true, "z": [-0, 0, -0.0]}'
 )
 
 
@@ -28,6 +28,7 @@ def made(expression: str, body: Any = BODY, **options: Any) -> Any:
         ("a", "10.10"),
         ("b", "1E+400"),
         ("big", "12345678901234567890123"),
+        ("z", "[-0,0,-0.0]"),
         ("l[?@ > `1.5`]", "[2.5]"),
         ("a == `10.1`", "true"),
         ("a > s", None),
@@ -57,7 +58,7 @@ def made(expression: str, body: Any = BODY, **options: Any) -> Any:
         ("divide(`1000`, `10`)", "100"),
         ("round(`2.345`, `2`)", "2.34"),
         ("round(a, `5`)", "10.10"),
-        ("omit(@, ['a', 'b', 'big', 'n', 'l', 'o'])", '{"s":"Text","t":true}'),
+        ("omit(@, ['a', 'b', 'big', 'n', 'l', 'o', 'z'])", '{"s":"Text","t":true}'),
         ("items(o)", '[["p",{"q":1}]]'),
         ("from_items(items(o))", '{"p":{"q":1}}'),
         ("flatten({o: o, l: l, e: `{}`}, '/')", '{"o/p/q":1,"l/0":1,"l/1":2.5,"e":{}}'),
