@@ -116,10 +116,20 @@ class AvroSchema:
         return stream.getvalue()
 
 
-class RawAvro:
-    """A value without its schema; `avro/binary`."""
+class Avro:
+    """What the forms of Avro have in common."""
 
     name = "avro"
+
+    def claims(self, media_type: str) -> bool:
+        """Return whether a media type is one of those in use for Avro; none is registered."""
+        known = ("avro/binary", "application/avro", "application/x-avro", "application/vnd.apache.avro")
+        return media_type in known or media_type.endswith("+avro") or media_type.startswith(_WITH_ID)
+
+
+class RawAvro(Avro):
+    """A value without its schema; `avro/binary`."""
+
     media_type = "avro/binary"
 
     def __init__(self, schema: AvroSchema, schema_id: str | None = None) -> None:
@@ -129,25 +139,16 @@ class RawAvro:
         self.read: Callable[[bytes], Plain] = schema.read
         self.write: Callable[[Plain], bytes] = schema.write
 
-    def claims(self, media_type: str) -> bool:
-        """Return whether a media type is of Avro."""
-        return claims_avro(media_type)
 
-
-class SingleObject:
+class SingleObject(Avro):
     """A value after the fingerprint of its schema; `avro/binary`."""
 
-    name = "avro"
     media_type = "avro/binary"
 
     def __init__(self, schema: AvroSchema) -> None:
         """Read and write by *schema*."""
         self._schema = schema
         self._head = _MARKER + schema.fingerprint
-
-    def claims(self, media_type: str) -> bool:
-        """Return whether a media type is of Avro."""
-        return claims_avro(media_type)
 
     def read(self, content: bytes) -> Plain:
         """Return the value in *content*; raises MessageRejected, also for the fingerprint of another schema."""
@@ -176,13 +177,6 @@ def check_schema_id(content_type: str | None, schema_id: str | None) -> None:
         raise MessageRejected("WrongContentType", problem)
     if media_type.removeprefix(_WITH_ID) != schema_id.lower():
         raise MessageRejected("WrongContentType", f"names another schema of the registry than {schema_id}")
-
-
-def claims_avro(media_type: str) -> bool:
-    """Return whether a media type is one of those in use for Avro; none is registered."""
-    return media_type in {"avro/binary", "application/avro", "application/x-avro", "application/vnd.apache.avro"} or (
-        media_type.endswith("+avro") or media_type.startswith(_WITH_ID)
-    )
 
 
 @lru_cache(maxsize=64)

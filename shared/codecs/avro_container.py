@@ -9,7 +9,7 @@ Source: Apache Avro 1.12 specification, `Object Container Files`.
 from collections.abc import Iterator, Sequence
 from hashlib import md5
 
-from shared.codecs.avro import MOST_VALUES, AvroSchema, claims_avro, embedded_schema
+from shared.codecs.avro import MOST_VALUES, Avro, AvroSchema, embedded_schema
 from shared.codecs.avro_depth import NOT_AVRO, read_long
 from shared.codecs.compression import Limits, decompressor, inflate
 from shared.codecs.plain import Plain
@@ -21,19 +21,14 @@ _LARGEST = Limits(16 * 2**20)
 _META = AvroSchema(b'{"type": "map", "values": "bytes"}')
 
 
-class Container:
+class Container(Avro):
     """A container of one value; `application/avro`."""
 
-    name = "avro"
     media_type = "application/avro"
 
     def __init__(self, schema: AvroSchema | None) -> None:
         """Write with *schema* and resolve what is read to it; None reads with the container's own schema."""
         self._schema = schema
-
-    def claims(self, media_type: str) -> bool:
-        """Return whether a media type is of Avro."""
-        return claims_avro(media_type)
 
     def read(self, content: bytes) -> Plain:
         """Return the only value of a container; raises MessageRejected unless there is exactly one."""

@@ -7,7 +7,6 @@ The chain editor: each message of a sequence gets a signed link with its number 
 3. A message that is redelivered after WINDOW others is linked again, with a new number.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -18,7 +17,6 @@ from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, a
 from shared.editors.protection.key_names import KeyId, KeyName, check_key
 from shared.editors.protection.links import (
     LINK,
-    WINDOW,
     Link,
     Progress,
     Sequences,
@@ -28,19 +26,17 @@ from shared.editors.protection.links import (
     hash_of,
     identities,
 )
-from shared.errors import MessageRejected, TargetUnavailable
+from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import BatchEditor, EditedTogether
-from shared.stores.documents import Changed
 from shared.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from shared.editors.protection.jws import SigningKey
     from shared.editors.protection.keys import KeyRings, PerRing
 
-_ATTEMPTS = 5
 # The partition and the entity are in the link only: a message does not have them.
 _DEFINING = {"session": "sys.SessionId", "partition_key": "sys.PartitionKey"}
 _REMEMBERED_SEQUENCES = 1_000
@@ -94,7 +90,12 @@ class ChainStep(Step):
         check_key(task, "chain.key", self.options.key)
         documents = self.options.store.open_documents(task, "chain.store")
         rings = KeyRings(self.options.key, task)
-        return Chain(self.options, rings, Sequences(documents, f"chain/{task.name}"), TimeLimit(task.edit_seconds))
+        return Chain(
+            self.options,
+            rings,
+            Sequences(documents, f"chain/{task.name}", _REMEMBERED_SEQUENCES),
+            TimeLimit(task.edit_seconds),
+        )
 
 
 class _Place(NamedTuple):
@@ -119,8 +120,6 @@ class Chain(Stateless):
         self._sequence_of = _sequence_of(options.sequence)
         self._sequences = sequences
         self._time_limit = time_limit
-        # The state that was last read or written, with its version; a write fails if another instance has changed it.
-        self._known: OrderedDict[str, tuple[Progress, str | None]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message with its link, or rejected; raises if the keys or the store are unavailable."""
@@ -137,7 +136,11 @@ class Chain(Stateless):
                 places[index] = found
 
         async def link(sequence: str, members: list[tuple[int, _Place]]) -> None:
-            links = await self._link_all(sequence, [place for _, place in members])
+            links = await self._sequences.update(
+                sequence,
+                lambda progress: [self._link(sequence, progress, place) for _, place in members],
+                *(len(members), self.name),
+            )
             linked = {}
             for (index, _), each in zip(members, links, strict=True):
                 if isinstance(each, MessageRejected):
@@ -161,26 +164,6 @@ class Chain(Stateless):
                 "has neither a sequence number nor an id, so it would not be recognized when it is redelivered",
             )
         return self._sequence_of(message), _Place(identity, content_digest(self._names, message))
-
-    async def _link_all(self, sequence: str, places: Sequence[_Place]) -> list[bytes | MessageRejected]:
-        """Return the link of each message, after it was stored."""
-        async with self._sequences.turn(sequence):
-            for _ in range(_ATTEMPTS):
-                known = self._known.pop(sequence, None) or await self._sequences.read(sequence)
-                progress = known[0].copy()
-                links = [self._link(sequence, progress, place) for place in places]
-                version = known[1]
-                if progress.number > known[0].number:
-                    try:
-                        keep = max(WINDOW, 2 * len(places))
-                        version = await self._sequences.write(sequence, progress, version, keep)
-                    except Changed:
-                        continue
-                self._known[sequence] = progress, version
-                while len(self._known) > _REMEMBERED_SEQUENCES:
-                    self._known.popitem(last=False)
-                return links
-        raise TargetUnavailable(f"{self.name}: other instances keep writing the same sequence")
 
     def _link(self, sequence: str, progress: Progress, place: _Place) -> bytes | MessageRejected:
         known = progress.number_of(place.identity)

@@ -10,6 +10,7 @@ The verify-chain editor: finds missing, reordered, altered and inserted messages
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -19,7 +20,6 @@ from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, c
 from shared.editors.protection.key_names import KeyName, check_key
 from shared.editors.protection.links import (
     LINK,
-    WINDOW,
     Link,
     Progress,
     Sequences,
@@ -30,16 +30,14 @@ from shared.editors.protection.links import (
     hash_of,
     identities,
 )
-from shared.errors import MessageRejected, TargetUnavailable
+from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Key
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
-from shared.stores.documents import Changed
 
 if TYPE_CHECKING:
     from shared.editors.protection.keys import KeyRing, KeyRings
 
-_ATTEMPTS = 5
 # Messages of batches that were not settled; their next delivery replaces the entries.
 _MOST_PENDING = 100_000
 
@@ -168,7 +166,8 @@ class VerifyChain:
         passed = dict(enumerate((each.linked.link.sequence, each) for group in done.values() for each in group))
 
         async def keep(sequence: str, members: list[tuple[int, _Passed]]) -> None:
-            await self._keep(sequence, [each for _, each in members])
+            ordered = sorted((each for _, each in members), key=lambda each: each.linked.link.number)
+            await self._sequences.update(sequence, partial(_advance, ordered), len(ordered), self.name)
 
         await each_sequence(passed, keep, self.name, timeout_seconds)
         for arrival in done:
@@ -246,32 +245,22 @@ class VerifyChain:
         while len(self._pending) > _MOST_PENDING:
             self._pending.popitem(last=False)
 
-    async def _keep(self, sequence: str, passed: Sequence[_Passed]) -> None:
-        async with self._sequences.turn(sequence):
-            for _ in range(_ATTEMPTS):
-                progress, version = await self._sequences.read(sequence)
-                before = progress.number
-                for each in sorted(passed, key=lambda each: each.linked.link.number):
-                    link = each.linked.link
-                    if each.begins and link.number > progress.number:
-                        progress.skip_to(link.number, link.previous)
-                    if link.number == progress.number + 1 and link.previous == progress.hash:
-                        progress.append(each.linked.identity, each.linked.hash)
-                if progress.number == before:
-                    return
-                try:
-                    await self._sequences.write(sequence, progress, version, max(WINDOW, 2 * len(passed)))
-                except Changed:
-                    continue
-                return
-        raise TargetUnavailable(f"{self.name}: other instances keep writing the same sequence")
-
     def _strip_link(self, message: Message) -> Message:
         if not self._options.remove:
             return message
         unlinked = message.copy()
         unlinked.set_properties({LINK: None})
         return unlinked
+
+
+def _advance(passed: Sequence[_Passed], progress: Progress) -> None:
+    """Advance the state of a sequence by the messages that were passed on, as far as they follow each other."""
+    for each in passed:
+        link = each.linked.link
+        if each.begins and link.number > progress.number:
+            progress.skip_to(link.number, link.previous)
+        if link.number == progress.number + 1 and link.previous == progress.hash:
+            progress.append(each.linked.identity, each.linked.hash)
 
 
 def _refuse_gap(link: Link, first: int, later: Sequence[int]) -> None:

@@ -106,20 +106,16 @@ class KeyRings:
         If a message names an unknown key, the keys are read again: it may have been added.
         """
         ring = await self.ring(timeout_seconds=timeout_seconds)
-        results = await self.each_with(ring, messages, work)
+        results = await self._time_limit.each(lambda message: work(message, ring), messages)
         unknown = [index for index, result in enumerate(results) if isinstance(result, UnknownKey)]
         if unknown:
             ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
-            again = await self.each_with(ring, [messages[index] for index in unknown], work)
+            again = await self._time_limit.each(
+                lambda message: work(message, ring), [messages[index] for index in unknown]
+            )
             for index, rejection in zip(unknown, again, strict=True):
                 results[index] = rejection
         return results
-
-    async def each_with[Done](
-        self, ring: KeyRing, messages: Sequence[Message], work: Callable[[Message, KeyRing], Done]
-    ) -> list[Done | MessageRejected]:
-        """Return the result of *work* for each message with the keys in *ring*, or its rejection."""
-        return await self._time_limit.each(lambda message: work(message, ring), messages)
 
 
 class Keyed(Stateless):

@@ -10,8 +10,8 @@ as it was signed; both are in BASE64URL.
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -20,16 +20,17 @@ from shared.codecs.json import read
 from shared.editors.content.body import body_or_nothing
 from shared.editors.protection.bound_properties import canonical_form, encoded, is_text, listed, message_id
 from shared.editors.state.store import ContainerName, Store
-from shared.errors import MessageRejected, TargetRefused
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.message.arrival import Arrival
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
 from shared.stores.blobs import answered_within
-from shared.stores.documents import Documents
+from shared.stores.documents import Changed, Documents
 
 LINK = "repl-chain"
 # Links of a sequence that are remembered, for redeliveries; or twice as many as a batch has, if that is more.
 WINDOW = 256
+_ATTEMPTS = 5
 _AT_ONCE = 16  # sequences of a batch that are read at a time
 
 
@@ -159,20 +160,42 @@ class Progress:
 class Sequences:
     """The states of a task's sequences, in a store that all instances of the app share."""
 
-    def __init__(self, documents: Documents, folder: str) -> None:
-        """Store one document per sequence in *folder*."""
+    def __init__(self, documents: Documents, folder: str, remembered: int = 0) -> None:
+        """Store one document per sequence in *folder*; those *remembered* are not read before they are written."""
         self._documents = documents
         self._folder = folder
+        self._remembered = remembered
+        # The state that was last read or written, with its version; a write fails if another instance has changed it.
+        self._known: OrderedDict[str, tuple[Progress, str | None]] = OrderedDict()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def turn(self, sequence: str) -> AsyncIterator[None]:
-        """Wait until no other batch of this process uses the sequence."""
-        lock = self._turns.get(sequence)
-        if lock is None:
-            lock = self._turns[sequence] = asyncio.Lock()
-        async with lock:
-            yield
+    async def update[T](self, sequence: str, change: Callable[[Progress], T], count: int, editor: str) -> T:
+        """
+        Return what *change* returns for the state of a sequence, which it may advance by *count*, once that is stored.
+
+        No other batch of this process uses the sequence meanwhile. Raises TargetUnavailable, also if other instances
+        write it each time: *change* is called again with what they have written.
+        """
+        turn = self._turns.get(sequence)
+        if turn is None:
+            turn = self._turns[sequence] = asyncio.Lock()
+        async with turn:
+            for _ in range(_ATTEMPTS):
+                known = self._known.pop(sequence) if sequence in self._known else await self.read(sequence)
+                before, version = known
+                progress = before.copy()
+                result = change(progress)
+                if progress.number > before.number:
+                    content = progress.encode(max(WINDOW, 2 * count))
+                    try:
+                        version = await self._documents.write(self._name(sequence), content, version)
+                    except Changed:
+                        continue
+                self._known[sequence] = progress, version
+                while len(self._known) > self._remembered:
+                    self._known.popitem(last=False)
+                return result
+        raise TargetUnavailable(f"{editor}: other instances keep writing the same sequence")
 
     async def read(self, sequence: str) -> tuple[Progress, str | None]:
         """Return the state of a sequence and its version, None for a new sequence."""
@@ -187,10 +210,6 @@ class Sequences:
         except (MessageRejected, ValueError):
             pass
         raise TargetRefused(f"document {name}: it is not the state of a sequence")
-
-    async def write(self, sequence: str, progress: Progress, version: str | None, keep: int) -> str:
-        """Store the state of a sequence with the last *keep* links; raises Changed."""
-        return await self._documents.write(self._name(sequence), progress.encode(keep), version)
 
     def _name(self, sequence: str) -> str:
         return f"{self._folder}/{hashlib.sha256(sequence.encode()).hexdigest()[:40]}.json"
