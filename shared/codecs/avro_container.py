@@ -46,35 +46,24 @@ class Container(Avro):
         return write_container(self._schema, [value])
 
 
-def read_container(content: bytes, schema: AvroSchema | None = None) -> list[Plain]:
-    """Return the values of a container, resolved to *schema* if given; raises MessageRejected."""
-    _check_magic(content)
-    entries, position = _metadata(content)
-    writer = embedded_schema(entries.get("avro.schema", b""))
+def read_container(content: bytes, schema: AvroSchema | None = None, most: int | None = None) -> list[Plain]:
+    """Return the values of a container, at most *most*, resolved to *schema* if given; raises MessageRejected."""
+    writer, blocks = open_container(content, most)
     reader = schema or writer
     values: list[Plain] = []
     left = max(MOST_VALUES, len(content))
-    for count, plain in _plain_blocks(content, entries, position):
+    for count, plain in blocks:
         left -= writer.count(plain, count, left)
         values += reader.read_several(plain, count, writer)
     return values
 
 
 def single_values(content: bytes, most: int) -> list[bytes]:
-    """
-    Return a container for each value of a container, with its schema and bytes.
-
-    Raises MessageRejected. *content* is `uncompressed`.
-
-    Units:   at most *most* values.
-    """
-    entries, position = _metadata(content)
-    writer = embedded_schema(entries.get("avro.schema", b""))
+    """Return a container for each value of a container, at most *most*, with its bytes; raises MessageRejected."""
+    writer, blocks = open_container(content, most)
     found: list[bytes] = []
     left = max(MOST_VALUES, len(content))
-    for count, plain in _plain_blocks(content, entries, position):
-        if len(found) + count > most:
-            raise MessageRejected("EnvelopeTooLarge", f"envelope holds more than {most} messages")
+    for count, plain in blocks:
         left -= writer.count(plain, count, left)
         values = writer.pieces(plain, count, max(MOST_VALUES, len(content)))
         if sum(map(len, values)) != len(plain):
@@ -85,29 +74,23 @@ def single_values(content: bytes, most: int) -> list[bytes]:
     return found
 
 
-def uncompressed(content: bytes) -> bytes:
-    """Return a container whose blocks are not compressed; raises MessageRejected."""
-    _check_magic(content)
-    entries, position = _metadata(content)
-    if entries.get("avro.codec", b"null") == b"null":
-        return content
-    blocks = list(_plain_blocks(content, entries, position))
-    sync = content[position : position + _SYNC]
-    head = _MAGIC + _META.write({**entries, "avro.codec": b"null"}) + sync
-    return head + b"".join(_long(count) + _long(len(plain)) + plain + sync for count, plain in blocks)
-
-
-def _check_magic(content: bytes) -> None:
+def open_container(content: bytes, most: int | None = None) -> tuple[AvroSchema, Iterator[tuple[int, bytes]]]:
+    """Return the schema of a container, and its blocks as `_plain_blocks`; raises MessageRejected."""
     if not content.startswith(_MAGIC):
         raise MessageRejected(NOT_AVRO, "body is not an Avro container, expected it to begin with Obj and 01")
+    entries, position = _metadata(content)
+    schema = embedded_schema(entries.get("avro.schema", b""))
+    return schema, _plain_blocks(content, entries.get("avro.codec", b"null"), position, most)
 
 
-def _plain_blocks(content: bytes, entries: dict[str, bytes], position: int) -> Iterator[tuple[int, bytes]]:
+def _plain_blocks(content: bytes, codec: bytes, position: int, most: int | None) -> Iterator[tuple[int, bytes]]:
     """Yield each block with the number of its values, decompressed within limits."""
-    codec = entries.get("avro.codec", b"null")
     sync = content[position : position + _SYNC]
-    size = 0
+    size = values = 0
     for count, block in _blocks(content, position + _SYNC, sync):
+        values += count
+        if most is not None and values > most:
+            raise MessageRejected("EnvelopeTooLarge", f"envelope holds more than {most} messages")
         plain = _decompressed(block, codec)
         if plain is not block:
             size += len(plain)

@@ -8,17 +8,16 @@ Envelopes: one body with several messages, for the editors batch and split.
 Source: RFC 8259; jsonlines.org; Apache Avro specification 1.12, object container files.
 """
 
-import io
+import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from shared.amqp import sections
 from shared.amqp.codec import plain
 from shared.amqp.values import NULL, Malformed, Value, binary, boolean, double, long, string
-from shared.codecs.avro_container import single_values, uncompressed
+from shared.codecs.avro import AvroSchema
+from shared.codecs.avro_container import open_container, read_container, single_values, write_container
 from shared.codecs.avro_depth import NOT_AVRO
 from shared.codecs.json import read
 from shared.codecs.json_spans import entries, first_value
@@ -30,9 +29,8 @@ type Format = Literal["json-array", "json-lines", "avro"]
 
 _NOT_AN_ENVELOPE = "NotAnEnvelope"
 _LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_SCHEMA: dict[str, Any] = {
+_FIELDS: dict[str, Any] = {
     "type": "record",
     "name": "Message",
     "namespace": "busway",
@@ -56,9 +54,12 @@ _SCHEMA: dict[str, Any] = {
         },
     ],
 }
+_SCHEMA = AvroSchema(json.dumps(_FIELDS).encode())
 # Bytes of a container's header with the schema, and of an entry in addition to its body and twice its sections.
 _AVRO_HEADER, _AVRO_ENTRY = 1500, 64
 _LONG = 1 << 63
+# In milliseconds since 1970: the years 1 to 9999, which readers of Avro have.
+_CALENDAR = range(-62_135_596_800_000, 253_402_300_800_000)
 _OF_CAPTURE = "Body"
 _BODIES = ("body", _OF_CAPTURE)
 _PLAIN_TYPES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
@@ -165,13 +166,6 @@ class AvroContainer:
     media_type = "application/avro"
     overhead = _AVRO_HEADER
 
-    def __init__(self) -> None:
-        """Parse the schema."""
-        import fastavro  # noqa: PLC0415 - only tasks with this format load it
-
-        self._avro: Any = fastavro
-        self._schema = fastavro.parse_schema(_SCHEMA)
-
     def entry(self, message: Message) -> Entry:
         """Return the body of *message*."""
         content = content_of(message)
@@ -180,37 +174,21 @@ class AvroContainer:
         return Entry(message, content, size)
 
     def joined(self, entries: Sequence[Entry]) -> bytes:
-        """Return the container; its marker is computed from the bodies."""
-        marker = blake2b(digest_size=16)
-        for entry in entries:
-            marker.update(entry.content)
-        file = io.BytesIO()
-        records = [_record(entry) for entry in entries]
-        self._avro.writer(file, self._schema, records, sync_marker=marker.digest())
-        return file.getvalue()
+        """Return the container."""
+        return write_container(_SCHEMA, list(map(_record, entries)))
 
     def taken(self, content: bytes, limit: int) -> list[Taken]:
         """Return the records; of a schema without a body, a container with each value, as `transcode` reads it."""
-        found: list[Taken] = []
         try:
-            content = uncompressed(content)
-            reader = self._avro.reader(io.BytesIO(content))
-            name = _body_field(reader.writer_schema)
+            name = _body_field(open_container(content)[0].parsed)
             if name is None:
                 return [Taken(value) for value in single_values(content, limit)]
-            for record in reader:
-                found.append(_taken(record, name, len(found)))
-                _check_count(len(found), limit)
+            records = read_container(content, most=limit)
         except MessageRejected as error:
             if error.reason != NOT_AVRO:
                 raise
             raise MessageRejected(_NOT_AN_ENVELOPE, error.description) from error
-        # The library raises many types of error, whose texts may quote the body.
-        except Exception as error:
-            raise MessageRejected(
-                _NOT_AN_ENVELOPE, f"body is not an Avro container, or is damaged, after {len(found)} records"
-            ) from error
-        return found
+        return [_taken(record, name, number) for number, record in enumerate(records)]
 
 
 def envelope(name: Format) -> Envelope:
@@ -235,7 +213,7 @@ def _record(entry: Entry) -> dict[str, object]:
     return {
         "message_id": None if identity is None else str(identity.payload),
         "sequence_number": message.arrival.sequence_number,
-        "enqueued_time": None if enqueued is None else _EPOCH + timedelta(milliseconds=enqueued),
+        "enqueued_time": enqueued if enqueued in _CALENDAR else None,
         "subject": message.subject,
         "content_type": message.content_type,
         "properties": {name: _readable(plain(value)) for name, value in message.application_properties()},
@@ -249,7 +227,7 @@ def _readable(value: object) -> object:
         case None | bool() | float() | bytes() | str():
             return value
         case int() if -_LONG <= value < _LONG:
-            return ("long", value)
+            return value
         case _:
             return str(value)
 
@@ -291,13 +269,15 @@ def _typed(value: object) -> Value:
 
 
 def _taken(record: Any, name: str, number: int) -> Taken:  # noqa: ANN401 - any record
-    body = record[name]
-    if name == _OF_CAPTURE:
-        named = {key: _typed(value) for key, value in (record.get("Properties") or {}).items()}
-        # Stamps of an earlier copy are not those of this message.
-        return Taken(body or b"", named={key: value for key, value in named.items() if not key.startswith("repl-")})
+    body, properties = record[name], record.get("Properties")
+    if name == _OF_CAPTURE and body is None:
+        body = b""
     if not isinstance(body, bytes):
         raise MessageRejected(_NOT_AN_ENVELOPE, f"record {number} of the envelope: {name} is not bytes")
+    if name == _OF_CAPTURE:
+        named = {key: _typed(value) for key, value in properties.items()} if isinstance(properties, dict) else {}
+        # Stamps of an earlier copy are not those of this message.
+        return Taken(body, named={key: value for key, value in named.items() if not key.startswith("repl-")})
     encoded = record.get("amqp")
     if encoded is None:
         return Taken(body)

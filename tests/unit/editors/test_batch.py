@@ -179,6 +179,12 @@ def test_a_container_can_be_read_without_busway() -> None:
     assert (record["subject"], record["properties"]) == ("order", {"n": 5})
 
 
+@pytest.mark.parametrize("enqueued", [-(2**62), -62_135_596_800_000, 253_402_300_799_999, 253_402_300_800_000])
+def test_a_message_of_any_time_goes_through_a_container(enqueued: int) -> None:
+    (whole,) = envelopes([order(1, "x", enqueued=enqueued)], **{"as": "avro"})
+    assert bodies(split(whole, **{"from": "avro"})) == ["x"]
+
+
 def test_a_container_written_by_capture_is_split() -> None:
     values = ["long", "double", "string", "bytes"]
     schema = {
