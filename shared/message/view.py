@@ -5,14 +5,16 @@ A message can have any content, so only printable characters are in the text.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
+
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, items_of
 from shared.amqp.values import Described, Value
+from shared.codecs.plain import check_depth
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.printable import printable
@@ -29,10 +31,8 @@ _PROPERTIES = (
 _NAMES = {"group-id": "session-id", "reply-to-group-id": "reply-to-session-id", "ttl": "time-to-live"}
 ANNOTATION, PROPERTY = "annotation", "property"
 _UNREADABLE = "(cannot be read)"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _HEX_BYTES = 16
 _MOST_HEX_LINES = 32
-_DEEPEST = 100
 
 
 class Field(NamedTuple):
@@ -144,24 +144,10 @@ def _indented(text: str) -> list[str]:
     """Return JSON with one line per value and its literals unchanged; an empty list for other text."""
     try:
         # Numbers stay text: converting a very long one would take too long.
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
-    except (ValueError, RecursionError):
+        check_depth(json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused))
+    except (ValueError, RecursionError, MessageRejected):
         return []
-    lines, line, depth, before = [], "", 0, ""
-    for each in _TOKEN.findall(text):
-        is_end = each in "]}"
-        if is_end:
-            depth -= 1
-        if depth > _DEEPEST:
-            return []
-        if before and (before not in "[{" if is_end else before in "[{,"):
-            lines.append(line)
-            line = "  " * depth
-        line += ": " if each == ":" else each
-        if each in "[{":
-            depth += 1
-        before = each if each in "[]{},:" else "value"
-    return [*lines, line]
+    return msgspec.json.format(text, indent=2).split("\n")
 
 
 def _refused(_: str) -> None:
