@@ -138,7 +138,7 @@ tasks = st.fixed_dictionaries(
 )
 
 
-def configured(documents: Any) -> Any:
+def configured(documents: Any, connections: Any = CONNECTIONS) -> Any:
     """Return the documents that are valid as tasks of one configuration."""
     valid = []
     for number, document in enumerate(documents):
@@ -146,7 +146,7 @@ def configured(documents: Any) -> Any:
             valid.append(TaskFile.model_validate({**document, "task": f"t{number}"}))
         except ValueError:
             continue
-    return Configuration(CONNECTIONS, valid, {task.task: task.task for task in valid})
+    return Configuration(connections, valid, {task.task: task.task for task in valid})
 
 
 @given(st.lists(tasks, max_size=5).map(configured))

@@ -7,6 +7,7 @@ sends a concrete message. Here each message passes through both.
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any
 
 from hypothesis import example, given
@@ -26,11 +27,11 @@ from shared.review.network import Network
 from shared.review.paths import Passage
 from shared.rules import parse_action, parse_filter
 from shared.rules.syntax import Scope
-from shared.tasks.files import Configuration
-from shared.tasks.models import Connection, TaskFile
+from shared.tasks.models import Connection
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered, message
 from tests.properties.test_review import actions, conditions, constants
+from tests.properties.test_review import configured as review_configured
 
 _MOST_STEPS = 12
 
@@ -78,17 +79,7 @@ histories = st.fixed_dictionaries({}, optional={PATH: st.sampled_from(["west", "
 messages = st.dictionaries(st.sampled_from(["p", "q"]), constants)
 
 
-def configured(documents: Any) -> Any:
-    """Return the documents that are valid as tasks of one configuration."""
-    valid = []
-    for number, document in enumerate(documents):
-        try:
-            valid.append(TaskFile.model_validate({**document, "task": f"t{number}"}))
-        except ValueError:
-            continue
-    return Configuration(CONNECTIONS, valid, {task.task: task.task for task in valid})
-
-
+configured = partial(review_configured, connections=CONNECTIONS)
 configurations = st.lists(tasks, min_size=1, max_size=5).map(configured).filter(lambda each: each.tasks)
 
 

@@ -82,12 +82,7 @@ def test_other_tasks_run_between_the_bombs_of_a_batch() -> None:
     async def run() -> list[Any]:
         heart = asyncio.create_task(beat())
         await asyncio.sleep(0)
-        results: list[Any] = []
-        pending = TimeLimit(BUDGET).run(
-            explode, [(number, message(b"")) for number in range(5)], lambda _, result: results.append(result)
-        )
-        assert pending is not None
-        await pending
+        results: list[Any] = await TimeLimit(BUDGET).each(explode, [message(b"") for _ in range(5)])
         heart.cancel()
         return results
 
@@ -104,16 +99,7 @@ def test_time_limit_counts_each_message_of_a_batch_separately() -> None:
         while time.process_time() < until:
             pass
 
-    async def run() -> list[Any]:
-        results: list[Any] = []
-        pending = TimeLimit(BUDGET).run(
-            compute, [(number, message(b"")) for number in range(8)], lambda _, result: results.append(result)
-        )
-        if pending is not None:
-            await pending
-        return results
-
-    assert asyncio.run(run()) == [None] * 8
+    assert asyncio.run(TimeLimit(BUDGET).each(compute, [message(b"") for _ in range(8)])) == [None] * 8
 
 
 def test_time_of_other_threads_does_not_count() -> None:
@@ -123,13 +109,6 @@ def test_time_of_other_threads_does_not_count() -> None:
         until = time.thread_time() + 0.05
         while time.thread_time() < until:
             pass
-
-    async def run() -> list[Any]:
-        results: list[Any] = []
-        pending = TimeLimit(BUDGET).run(compute, [(0, message(b""))], lambda _, result: results.append(result))
-        if pending is not None:
-            await pending
-        return results
 
     is_over = threading.Event()
 
@@ -141,7 +120,7 @@ def test_time_of_other_threads_does_not_count() -> None:
     for other in others:
         other.start()
     try:
-        assert asyncio.run(run()) == [None]
+        assert asyncio.run(TimeLimit(BUDGET).each(compute, [message(b"")])) == [None]
     finally:
         is_over.set()
         for other in others:
@@ -204,12 +183,7 @@ def test_larger_body_has_a_longer_time_limit() -> None:
         while time.process_time() < until:
             pass
 
-    async def run(size: int) -> Any:
-        results: list[Any] = []
-        pending = TimeLimit(BUDGET).run(compute, [(0, message(bytes(size)))], lambda _, result: results.append(result))
-        if pending is not None:
-            await pending
-        return results[0]
-
-    assert asyncio.run(run(10)).reason == REASON
-    assert asyncio.run(run(300_000)) is None
+    short, long = asyncio.run(TimeLimit(BUDGET).each(compute, [message(bytes(size)) for size in (10, 300_000)]))
+    assert isinstance(short, MessageRejected)
+    assert short.reason == REASON
+    assert long is None
