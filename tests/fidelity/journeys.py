@@ -62,12 +62,14 @@ class Journey(NamedTuple):
             f"{self.entity(each)}}}"
             for each in (stage, stage + 1)
         ]
-        if self.mode == STORAGE:
-            return _THROUGH_STORAGE.format(source=ends[0], target=ends[1])
-        if self.mode == GRID:
-            return _THROUGH_GRID.format(source=ends[0], target=ends[1])
-        if self.mode == ENVELOPE:
-            return _THROUGH_ENVELOPES.format(source=ends[0], target=ends[1])
+        if self.mode in _CARRIED:
+            route, source = _CARRIED[self.mode]
+            hops = ("into", ends[0], f"{{{route}}}"), ("out-of", f"{{{source}}}", f"{{target: {ends[1]}}}")
+            return "---\n".join(
+                f"task: {name}-{self.mode}\nsource: {place}\nroutes: [{onward}]\n"
+                "rejects: {connection: s9, queue: rejected}\nloop_prevention: off\n"
+                for name, place, onward in hops
+            )
         if self.mode == BODY:
             route = f"{{target: {ends[1]}, via: binding, body_only: true}}"
             return f"task: bodies\nsource: {ends[0]}\nroutes: [{route}]\nloop_prevention: off\n"
@@ -90,43 +92,15 @@ class Journey(NamedTuple):
 
 
 _CARRIER = "carrier"
-_THROUGH_ENVELOPES = """
-task: into-envelopes
-source: {source}
-routes: [{{target: {{connection: s2, queue: carrier}}, via: binding}}]
-rejects: {{connection: s9, queue: rejected}}
----
-task: out-of-envelopes
-source: {{connection: s2, queue: carrier, from: envelope}}
-routes: [{{target: {target}}}]
-rejects: {{connection: s9, queue: rejected}}
-"""
-
-_THROUGH_STORAGE = """
-task: into-storage
-source: {source}
-routes: [{{target: {{connection: store, queue: carrier}}}}]
-rejects: {{connection: s9, queue: rejected}}
----
-task: out-of-storage
-source: {{connection: store, queue: carrier}}
-routes: [{{target: {target}}}]
-rejects: {{connection: s9, queue: rejected}}
-loop_prevention: off
-"""
-
-_THROUGH_GRID = """
-task: into-grid
-source: {source}
-routes: [{{target: {{connection: grid, topic: carrier}}}}]
-rejects: {{connection: s9, queue: rejected}}
----
-task: out-of-grid
-source: {{connection: grid, webhook: carrier}}
-routes: [{{target: {target}}}]
-rejects: {{connection: s9, queue: rejected}}
-loop_prevention: off
-"""
+# The route to what carries the messages of a mode, and the source that reads it.
+_CARRIED = {
+    ENVELOPE: (
+        "target: {connection: s2, queue: carrier}, via: binding",
+        "connection: s2, queue: carrier, from: envelope",
+    ),
+    STORAGE: ("target: {connection: store, queue: carrier}", "connection: store, queue: carrier"),
+    GRID: ("target: {connection: grid, topic: carrier}", "connection: grid, webhook: carrier"),
+}
 
 JOURNEYS = [
     *(Journey(mode, kinds) for mode in (WIRE, AZURE) for kinds in (*ONE_HOP, *FIVE_HOPS)),
