@@ -1,6 +1,7 @@
-"""Editors as a task names them, and what they make of messages without a line around them."""
+"""Editors as a task names them, what they make of messages, and a line around them."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,34 @@ from pydantic import ValidationError
 
 from shared.editors.options import FOLDER
 from shared.errors import MessageRejected
+from shared.line.pipeline import Pipeline
+from shared.line.routing import Route, Router, Target
+from shared.line.task import Task
+from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import BatchEditor
+from shared.message.ttl import Keep
+from shared.protocols import BatchEditor, Outcome
 from shared.tasks.steps import STEPS
-from tests.fakes import task_facts
+from tests.fakes import JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by, task_facts
+
+
+class Line:
+    """One instance of a task from west/orders to east/orders with *editors* and rejects, in virtual time."""
+
+    def __init__(self, *editors: Any, output: Any = None, clock: Any = None) -> None:
+        self.output = output or OutputThatAccepts()
+        self.rejects = OutputThatAccepts()
+        self.journal = JournalInMemory()
+        self.clock = clock or clock_at_delivery()
+        router, rejects = (
+            Router([Route(Target(self.output, "east", "orders"))]),
+            Target(self.rejects, "west", "rejected"),
+        )
+        task = Task("copy", Origin("west", "orders"), editors, router, rejects, Keep(), None)
+        self.pipeline = Pipeline(task, self.journal, self.clock, sleep_by(self.clock))
+
+    def deliver(self, contents: Sequence[bytes]) -> Counter[Outcome]:
+        return asyncio.run(self.pipeline.run(contents))
 
 
 def editor(verb: str, app: Any = None, clock: Any = None, *, folder: Any = None, **options: Any) -> Any:

@@ -9,15 +9,11 @@ import pytest
 
 from shared.amqp import sections
 from shared.errors import TargetUnavailable
-from shared.line.pipeline import Pipeline
-from shared.line.routing import Route, Router, Target
-from shared.line.task import Task
 from shared.message.message import Message
-from shared.message.ttl import Keep
 from shared.protocols import Outcome
 from shared.stores.documents import Changed, Documents
+from tests import editing
 from tests.chained import (
-    WEST,
     arrived,
     carried,
     chainer,
@@ -28,12 +24,8 @@ from tests.chained import (
     verifier,
 )
 from tests.fakes import (
-    JournalInMemory,
-    OutputThatAccepts,
     OutputThatIsDown,
     OutputThatRejects,
-    clock_at_delivery,
-    sleep_by,
 )
 from tests.messages import delivered
 
@@ -81,22 +73,10 @@ def with_faults(each: Any, **faults: Any) -> Any:
     return each
 
 
-class Line:
-    """A pipeline with one editor, in virtual time."""
-
-    def __init__(self, each: Any, output: Any = None) -> None:
-        self.verified = each
-        self.output = output or OutputThatAccepts()
-        self.rejects = OutputThatAccepts()
-        self.journal = JournalInMemory()
-        clock = clock_at_delivery()
-        routes = [Route(Target(self.output, "east", "orders"))]
-        task = Task("copy", WEST, [each], Router(routes), Target(self.rejects, "west", "rejected"), Keep(), None)
-        self.pipeline = Pipeline(task, self.journal, clock, sleep_by(clock))
-
+class Line(editing.Line):
     def run(self, *numbers: int) -> Any:
         batch = [delivered(number, body=b"order %d" % number, session_id="s") for number in numbers]
-        return asyncio.run(self.pipeline.run(batch))
+        return self.deliver(batch)
 
     def sent(self) -> Any:
         return self.output.messages("orders")
@@ -108,9 +88,10 @@ def test_a_store_outage_holds_the_batch_and_breaks_no_chain(app: dict[str, str],
     assert line.run(1, 2, 3) == {Outcome.SENT: 3}
     assert line.run(4) == {Outcome.SENT: 1}
     links = [each.encode() for each in _delivered(line.sent())]
-    verifying = Line(with_faults(verifier(app), **faults))
-    assert asyncio.run(verifying.pipeline.run(links)) == {Outcome.SENT: 4}
-    settled, _ = asyncio.run(verifying.verified._sequences.read("west/orders/s"))
+    verifies = with_faults(verifier(app), **faults)
+    verifying = Line(verifies)
+    assert verifying.deliver(links) == {Outcome.SENT: 4}
+    settled, _ = asyncio.run(verifies._sequences.read("west/orders/s"))
     assert settled.number == 4
 
 
@@ -122,7 +103,7 @@ def test_nothing_passes_while_the_store_is_unavailable(app: dict[str, str]) -> N
         assert line.sent() == []
     line = Line(with_faults(verifier(app), reads=10**9))
     with pytest.raises(TargetUnavailable):
-        asyncio.run(line.pipeline.run([each.encode() for each in _delivered(linked(chainer(app), messages(1, 2)))]))
+        line.deliver([each.encode() for each in _delivered(linked(chainer(app), messages(1, 2)))])
     assert line.sent() == []
 
 
@@ -138,7 +119,7 @@ def _delivered(links: Any) -> Any:
 
 def test_links_stay_the_same_while_the_target_is_unavailable(app: dict[str, str]) -> None:
     down = OutputThatIsDown()
-    line = Line(chainer(app), down)
+    line = Line(chainer(app), output=down)
     with pytest.raises(TargetUnavailable):
         line.run(1, 2)
     down.put_up()
@@ -147,7 +128,7 @@ def test_links_stay_the_same_while_the_target_is_unavailable(app: dict[str, str]
 
 
 def test_a_message_that_the_target_refuses_is_reported_as_missing_in_the_chain(app: dict[str, str]) -> None:
-    line = Line(chainer(app), OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
+    line = Line(chainer(app), output=OutputThatRejects(lambda outgoing: outgoing.message_id == "m-2"))
     assert line.run(1, 2, 3) == {Outcome.SENT: 2, Outcome.REJECTED: 1}
     assert carried(verifier(app), arrived(line.sent())) == ["passes", "ChainMissing"]
 
@@ -155,12 +136,12 @@ def test_a_message_that_the_target_refuses_is_reported_as_missing_in_the_chain(a
 def test_verification_continues_after_a_target_outage(app: dict[str, str]) -> None:
     links = [each.encode() for each in _delivered(linked(chainer(app), messages(1, 5)))]
     down = OutputThatIsDown()
-    line = Line(verifier(app, duplicates="withhold"), down)
+    line = Line(verifier(app, duplicates="withhold"), output=down)
     with pytest.raises(TargetUnavailable):
-        asyncio.run(line.pipeline.run(links[:3]))
+        line.deliver(links[:3])
     down.put_up()
-    assert asyncio.run(line.pipeline.run(links)) == {Outcome.SENT: 5}
-    assert asyncio.run(Line(verifier(app)).pipeline.run(links[3:])) == {Outcome.SENT: 2}
+    assert line.deliver(links) == {Outcome.SENT: 5}
+    assert Line(verifier(app)).deliver(links[3:]) == {Outcome.SENT: 2}
 
 
 def test_an_invalid_state_document_raises_an_error_for_the_operator(app: dict[str, str]) -> None:

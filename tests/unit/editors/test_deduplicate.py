@@ -48,7 +48,7 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
     line = Line(editor())
     assert line.run((1, "a"), (2, "b")) == {Outcome.SENT: 2}
     assert line.run((3, "a"), (4, "c")) == {Outcome.FILTERED: 1, Outcome.SENT: 1}
-    assert line.output.ids("orders") == ["a", "b", "c"]  # type: ignore[attr-defined] # the fake's
+    assert line.output.ids("orders") == ["a", "b", "c"]
     assert line.journal.records[2].reason == "deduplicate: a message with this sys.MessageId was sent before"
     assert line.journal.records[2].message_id == "a"
 
@@ -153,14 +153,14 @@ def test_ids_of_parts_are_remembered_when_all_parts_are_sent() -> None:
     clock = clock_at_delivery()
     line = Line(splitting, editor(clock, by="sys.Size"), output=output, clock=clock)
     batch = [delivered(1, body=b"[1, 22, 333, 1]")]
-    assert asyncio.run(line.pipeline.run(batch)) == {Outcome.SENT: 3, Outcome.FILTERED: 1}
+    assert line.deliver(batch) == {Outcome.SENT: 3, Outcome.FILTERED: 1}
     again = [delivered(2, body=b"[1, 4444]")]
-    assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 1}
+    assert line.deliver(again) == {Outcome.SENT: 1}
     rejecting = OutputThatRejects(lambda outgoing: b"22" in outgoing.content)
     line = Line(splitting, editor(by="sys.Size"), output=rejecting)
-    assert asyncio.run(line.pipeline.run(batch))[Outcome.REJECTED] == 1
+    assert line.deliver(batch)[Outcome.REJECTED] == 1
     # Which of the parts was sent is not known, so that none counts as sent.
-    assert asyncio.run(line.pipeline.run(again)) == {Outcome.SENT: 2}
+    assert line.deliver(again) == {Outcome.SENT: 2}
 
 
 def test_a_part_that_was_not_sent_is_not_withheld_as_a_duplicate() -> None:

@@ -112,7 +112,7 @@ def test_a_crash_between_the_send_and_its_record_gives_a_duplicate(tmp_path: Pat
     blobs, clock = Faulty(tmp_path / "store.db"), clock_at_delivery()
     output = OutputThatAccepts()
     line = Line(over(blobs, clock), output=output, clock=clock)
-    asyncio.run(line.pipeline.run([delivered(1, message_id="z")]))
+    line.deliver([delivered(1, message_id="z")])
     blobs.is_dying = True
     with pytest.raises(KeyboardInterrupt):
         line.run((2, "a"))
