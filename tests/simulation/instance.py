@@ -234,7 +234,7 @@ class Instance(Process):
         }
         with (
             patch("shared.editors.state.store.open_blobs", lambda *_: SimulatedBlobs(world, self)),
-            patch("shared.editors.protection.links.open_documents", lambda *_: SimulatedDocuments(world, self)),
+            patch("shared.editors.state.store.open_documents", lambda *_: SimulatedDocuments(world, self)),
         ):
             made = pipelines(
                 self._configuration,
