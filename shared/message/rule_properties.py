@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 
-from shared.amqp import map_section
+from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, encode
-from shared.amqp.values import Value, long, string, timestamp, uint, ulong
+from shared.amqp.values import Value, int_, long, string, timestamp, uint, ulong
 from shared.message.message import Message
 from shared.rules.properties import SYSTEM_PROPERTIES
 
 SYSTEM = "sys."
 """How the names of broker properties begin in tasks."""
+_DELIVERY_COUNT = 4
+_LARGEST_INT = 2**31 - 1
 
 
 class RuleProperties:
@@ -95,6 +97,20 @@ def milliseconds(life: int) -> Value:
     return uint(life) if life < 2**32 else ulong(life)
 
 
+def _deliveries(message: Message) -> int | None:
+    """Return the number of its deliveries, with this one; None for an event, of which the service counts none."""
+    if message.arrival.origin.partition is not None:
+        return None
+    fields = sections.fields_of(message.sections.header)
+    earlier = decode(fields[_DELIVERY_COUNT])[0].payload if len(fields) > _DELIVERY_COUNT else 0
+    return min(1 + earlier, _LARGEST_INT) if isinstance(earlier, int) else 1
+
+
+def _expiry(message: Message) -> int | None:
+    life, enqueued = message.time_to_live, message.arrival.enqueued_time
+    return None if life is None or enqueued is None else enqueued + life
+
+
 def _set_annotation(name: str) -> Callable[[Message, Value | None], None]:
     return lambda message, value: message.set_annotations({name: value})
 
@@ -118,6 +134,8 @@ _READ: dict[str, Callable[[Message], Value | None]] = {
     "ReplyToSessionId": lambda message: _as_string(message.reply_to_session_id),
     "PartitionKey": lambda message: _as_string(message.partition_key),
     "TimeToLive": lambda message: _as(milliseconds, message.time_to_live),
+    "DeliveryCount": lambda message: _as(int_, _deliveries(message)),
+    "ExpiresAtUtc": lambda message: _as(timestamp, _expiry(message)),
     "EnqueuedTimeUtc": lambda message: _as(timestamp, message.arrival.enqueued_time),
     "LockedUntilUtc": lambda message: _as(timestamp, message.arrival.locked_until),
     "SequenceNumber": lambda message: _as(long, message.arrival.sequence_number),

@@ -25,6 +25,7 @@ from shared.amqp.values import (
 )
 from shared.message.arrival import Arrival
 from shared.message.message import SERVICE_ASSIGNED, Message
+from shared.message.rule_properties import RuleProperties
 from tests.messages import (
     ENQUEUED,
     LOCK_MILLISECONDS,
@@ -79,6 +80,25 @@ def test_only_header_fields_of_the_sender_are_sent(fields: list[Value], left: li
     message = of(header=join_list(b"\x00\x53\x70", [encode(field) for field in fields]))
     header = b"" if left is None else join_list(b"\x00\x53\x70", [encode(field) for field in left])
     assert message.encode() == header + data(b"x")
+
+
+@pytest.mark.parametrize(
+    ("header", "enqueued", "deliveries", "expiry"),
+    [
+        ([NULL, NULL, uint(5000), NULL, uint(2)], timestamp(7), int_(3), timestamp(5007)),
+        ([NULL, NULL, uint(5000), NULL, uint(2**32 - 1)], NULL, int_(2**31 - 1), None),
+        ([], timestamp(7), int_(1), None),
+    ],
+)
+def test_rules_see_how_often_a_message_was_delivered_and_when_it_expires(
+    header: list[Value], enqueued: Value, deliveries: Value, expiry: Value | None
+) -> None:
+    message = of(
+        header=join_list(b"\x00\x53\x70", [encode(field) for field in header]),
+        message_annotations=annotations({"x-opt-enqueued-time": enqueued}),
+    )
+    rules = RuleProperties(message)
+    assert (rules.system("DeliveryCount"), rules.system("ExpiresAtUtc")) == (deliveries, expiry)
 
 
 @pytest.mark.parametrize("value", [byte(1), string("5"), binary(b"5"), ulong(2**63), TRUE, NULL])
