@@ -7,7 +7,7 @@ every digit; computed numbers have 34, like IEEE 754 decimal128.
 Source: jmespath.org, specification and "Custom functions".
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -32,8 +32,6 @@ class Expression:
         """Compile *text*; raises ValueError for an invalid expression, or an unknown function."""
         try:
             self._tree: Node = _exact(jmespath.compile(text).parsed)
-            for node in _nodes(self._tree):
-                _check(node)
         except JMESPathError as error:
             raise ValueError(f"is not a JMESPath expression: {_one_line(error)}") from error
         except RecursionError as error:
@@ -76,12 +74,12 @@ class _Interpreter(TreeInterpreter):
 
 
 def _exact(node: Node) -> Node:
-    """Return the tree of an expression with decimals instead of floats."""
-    return {
-        **node,
-        **({"value": _exact_literal(node["value"])} if node["type"] == "literal" else {}),
-        "children": [_exact(each) if isinstance(each, dict) else each for each in node["children"]],
-    }
+    """Return the tree of an expression with decimals instead of floats; raises ValueError as `_check`."""
+    made = {**node, "children": [_exact(each) if isinstance(each, dict) else each for each in node["children"]]}
+    if node["type"] == "literal":
+        made["value"] = _exact_literal(node["value"])
+    _check(made)
+    return made
 
 
 def _exact_literal(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -90,13 +88,6 @@ def _exact_literal(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, dict):
         return {name: _exact_literal(each) for name, each in value.items()}
     return [_exact_literal(each) for each in value] if isinstance(value, list) else value
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    for each in node["children"]:
-        if isinstance(each, dict):
-            yield from _nodes(each)
 
 
 def _check(node: Node) -> None:
