@@ -5,8 +5,10 @@ A message can have any content, so only printable characters are in the text.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
@@ -14,7 +16,6 @@ import msgspec
 from shared.amqp import map_section, sections
 from shared.amqp.codec import decode, items_of
 from shared.amqp.values import Described, Value
-from shared.codecs.plain import check_depth
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.printable import printable
@@ -33,6 +34,8 @@ ANNOTATION, PROPERTY = "annotation", "property"
 _UNREADABLE = "(cannot be read)"
 _HEX_BYTES = 16
 _MOST_HEX_LINES = 32
+_TEXT_OR_VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}"]+')
+_DEEPEST = 100
 
 
 class Field(NamedTuple):
@@ -144,8 +147,11 @@ def _indented(text: str) -> list[str]:
     """Return JSON with one line per value and its literals unchanged; an empty list for other text."""
     try:
         # Numbers stay text: converting a very long one would take too long.
-        check_depth(json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused))
-    except (ValueError, RecursionError, MessageRejected):
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return []
+    deepest = max(accumulate(1 if each in "[{" else -1 for each in _TEXT_OR_VALUE.sub("", text)), default=0)
+    if deepest > _DEEPEST:
         return []
     return msgspec.json.format(text, indent=2).split("\n")
 
