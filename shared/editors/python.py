@@ -171,10 +171,7 @@ class _Kept:
 
 
 def _all_of(raw: Sections) -> tuple[bytes, ...]:
-    return (
-        *(raw.header, raw.message_annotations, raw.properties),
-        *(raw.application_properties, raw.body, raw.footer),
-    )
+    return (*(raw.header, raw.message_annotations, raw.properties), *(raw.application_properties, raw.body, raw.footer))
 
 
 def _field(message: Message, index: int) -> bytes:

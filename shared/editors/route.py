@@ -82,9 +82,7 @@ class Route:
             for name, expression, kind, is_required in self._lifted
         ]
         present = map_section.Names(message.sections.application_properties)
-        message.set_properties(
-            {(present.spellings(name.lower()) or [name])[0]: value for name, value in values},
-        )
+        message.set_properties({(present.spellings(name.lower()) or [name])[0]: value for name, value in values})
         return (message,)
 
     @staticmethod

@@ -109,8 +109,7 @@ def _restore(whole: Message, properties: Sections, body: bytes, number: int) -> 
     part = Message(raw, whole.arrival)
     if part.session_id != whole.session_id:
         raise MessageRejected(
-            "WrongSession",
-            f"record {number} of the envelope has another session than the envelope, expected the same",
+            "WrongSession", f"record {number} of the envelope has another session than the envelope, expected the same"
         )
     stamps = {name: value for name, value in whole.application_properties() if name.startswith("repl-")}
     part.set_properties(stamps)

@@ -48,12 +48,7 @@ SERVICE_ASSIGNED = frozenset(
 )
 
 _ASSIGNED = frozenset(name.encode() for name in SERVICE_ASSIGNED)
-_NUMBERS = (
-    b"x-opt-sequence-number",
-    b"x-opt-enqueued-time",
-    b"x-opt-locked-until",
-    b"x-opt-scheduled-enqueue-time",
-)
+_NUMBERS = (b"x-opt-sequence-number", b"x-opt-enqueued-time", b"x-opt-locked-until", b"x-opt-scheduled-enqueue-time")
 _TEXTS = (b"x-opt-offset", b"x-opt-deadletter-source")
 
 _MESSAGE_ID = 0

@@ -36,10 +36,7 @@ _KEYS = {name: encode(string(name)) for name in (PATH, ENQUEUE_TIME, SEQUENCE, O
 _MOST_DIGITS = 18  # of a number of 64 bits
 _SHORT = 256  # a string of fewer bytes has a length of one byte
 
-_SERVICE_DEAD_LETTER = {
-    "DeadLetterReason": DEAD_LETTER_REASON,
-    "DeadLetterErrorDescription": DEAD_LETTER_DESCRIPTION,
-}
+_SERVICE_DEAD_LETTER = {"DeadLetterReason": DEAD_LETTER_REASON, "DeadLetterErrorDescription": DEAD_LETTER_DESCRIPTION}
 
 
 def stamp(message: Message) -> None:

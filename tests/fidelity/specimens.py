@@ -195,11 +195,7 @@ def _specimens() -> list[Specimen]:
         for name, value in ANNOTATIONS.items()
     ]
     found += [
-        Specimen(
-            *("broker property", name, f"field {index}"),
-            properties={index: value},
-            only_hubs=value == NULL,
-        )
+        Specimen(*("broker property", name, f"field {index}"), properties={index: value}, only_hubs=value == NULL)
         for name, (index, value) in FIELDS.items()
     ]
     found.append(

@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.amqp.values import Value, string
+from shared.amqp.values import string
 from shared.assembly.pipelines import assemble
 from shared.line.pipeline import Pipeline
 from shared.message.arrival import Origin
@@ -22,7 +22,7 @@ from shared.message.metadata import PATH
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import Outcome
 from shared.review import Entities
-from shared.review.known_properties import Facts, Unknown, is_nothing
+from shared.review.known_properties import Facts, Unknown
 from shared.review.network import Network
 from shared.review.paths import Passage
 from shared.rules import parse_action, parse_filter
@@ -30,7 +30,7 @@ from shared.rules.syntax import Scope
 from shared.tasks.models import Connection
 from tests.fakes import SOMEWHERE, JournalInMemory, OutputThatAccepts, clock_at_delivery, sleep_by
 from tests.messages import delivered, message
-from tests.properties.test_review import actions, conditions, constants
+from tests.properties.test_review import actions, conditions, constants, holds
 from tests.properties.test_review import configured as review_configured
 
 _MOST_STEPS = 12
@@ -134,25 +134,8 @@ def exactly(task: Any, network: Any, named: Any) -> Any:
     return Passage(network.source_node(task.source), Facts(known, Unknown.ABSENT), (network.label(task.source),))
 
 
-def holds(facts: Any, named: Any) -> Any:
-    """Return whether *facts* hold for the application properties *named*."""
-    present = {name.lower(): value for name, value in named.items()}
-    return all(
-        agrees(knowledge, present.get(name)) for (scope, name), knowledge in facts.known.items() if scope is Scope.USER
-    )
-
-
-def agrees(knowledge: Any, value: Any) -> Any:
-    if isinstance(knowledge, Value):
-        # Rules treat null and absent alike except in EXISTS; facts about an action's result say which it is.
-        return value is not None and (value.kind, value.payload) == (knowledge.kind, knowledge.payload)
-    nothing = value is None or is_nothing(value)
-    return {
-        Unknown.ANYTHING: True,
-        Unknown.SOMETHING: not nothing,
-        Unknown.NOTHING: nothing,
-        Unknown.ABSENT: value is None,
-    }[knowledge]
+def value_of(named: Any) -> Any:
+    return {name.lower(): value for name, value in named.items()}.get
 
 
 def label(network: Any, edge: Any) -> Any:
@@ -179,7 +162,7 @@ def test_fully_known_message_goes_where_the_review_predicts(
                 ((edge, onward),) = way.onward
                 assert label(network, edge) == place
                 assert onward.is_certain
-                assert holds(onward.facts, after)
+                assert holds(onward.facts, value_of(after))
                 assert not guarded
                 waiting += [(reader, onward, after) for reader in network.readers(onward.node)]
             case Outcome.LOOPED:
@@ -225,7 +208,7 @@ def test_known_facts_hold_for_any_message_at_every_hop(configuration: Any, first
                 passage
                 for way in ways
                 for edge, passage in way.onward
-                if label(network, edge) == place and holds(passage.facts, after)
+                if label(network, edge) == place and holds(passage.facts, value_of(after))
             ]
             assert onward
             waiting += [(reader, onward, after) for reader in network.readers(onward[0].node)]

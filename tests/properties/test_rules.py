@@ -86,9 +86,7 @@ conditions = st.recursive(
 )
 targets = user_properties | st.builds(Property, st.sampled_from(SETTABLE), st.just(Scope.SYSTEM))
 statements = st.one_of(
-    st.builds(Set, user_properties, expressions),
-    st.builds(Set, targets, properties),
-    st.builds(Remove, targets),
+    st.builds(Set, user_properties, expressions), st.builds(Set, targets, properties), st.builds(Remove, targets)
 )
 
 messages = st.builds(

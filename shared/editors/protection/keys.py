@@ -122,12 +122,7 @@ class Keyed(Stateless):
     """Edits messages one by one with the keys of a secret, which it reads once per batch."""
 
     def __init__(
-        self,
-        name: str,
-        rings: KeyRings,
-        edit: Callable[[Message, KeyRing], Message | Withheld],
-        *,
-        drops: bool = False,
+        self, name: str, rings: KeyRings, edit: Callable[[Message, KeyRing], Message | Withheld], *, drops: bool = False
     ) -> None:
         """
         Withhold messages instead of rejecting them if it *drops*.

@@ -36,9 +36,7 @@ class Sealer:
 
     def __init__(self, options: SealingOptions, fields: Fields | None, *, as_json: bool = False) -> None:
         """Use the newest key of a ring, or the one that *options* name."""
-        self._key = PerRing(
-            lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc),
-        )
+        self._key = PerRing(lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc))
         self._bound = options.bind or ()
         self._fields = fields
         self._as_json = as_json

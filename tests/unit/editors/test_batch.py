@@ -132,7 +132,6 @@ def test_equal_messages_make_the_same_envelope_and_different_ones_another() -> N
 def test_a_body_that_is_not_json_is_rejected_and_the_others_are_joined(body: Any) -> None:
     one, two, three = batched([order(1, "1"), order(2, body), order(3, "3")])
     assert isinstance(two, MessageRejected)
-    assert two.description.startswith("")
     assert isinstance(one, tuple)
     assert three == Joined(0)
 
@@ -273,9 +272,8 @@ def test_an_invalid_or_malicious_container_is_rejected(
 ) -> None:
     written = [{name: [None] * value if name == "x" else value for name, value in one.items()} for one in records]
     whole = message(1, body=container(schema, written, codec)[:end].encode("latin-1"))
-    with pytest.raises(MessageRejected, match=problem) as caught:
+    with pytest.raises(MessageRejected, match=problem):
         split(whole, **{"from": "avro", "max_count": 10})
-    assert caught.value.description.startswith("")
 
 
 def test_a_part_of_another_session_than_its_envelope_is_rejected() -> None:

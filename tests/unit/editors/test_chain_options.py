@@ -8,9 +8,7 @@ from pydantic import ValidationError
 from shared.errors import ConfigError
 from shared.tasks.models import TaskFile
 from shared.tasks.steps import STEPS
-from tests.fakes import (
-    task_facts,
-)
+from tests.fakes import task_facts
 from tests.keys import jwks, made, settings
 
 STORE = {"key": "k", "store": {"setting": "STATE"}}
@@ -72,11 +70,7 @@ def test_valid_options_are_accepted(source: Any, step: dict[str, Any]) -> None:
         (SESSION, [{"encrypt": {"key": "k"}}, chain()], r"editors\[1\].chain comes after encrypt"),
         (SESSION, [chain(), {"filter": "a = 1"}], r"editors\[0\].chain comes before filter, which withholds"),
         (SESSION, [chain(), {"verify": {"key": "k", "on_failure": "drop"}}], "comes before verify"),
-        (
-            SESSION,
-            [chain(), {"transform": {"expression": "a"}}],
-            "comes before transform, which changes the content",
-        ),
+        (SESSION, [chain(), {"transform": {"expression": "a"}}], "comes before transform, which changes the content"),
         (SESSION, [chain(), {"split": {}}], "comes before split, which replaces the linked messages"),
     ],
 )

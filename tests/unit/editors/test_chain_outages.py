@@ -13,20 +13,8 @@ from shared.message.message import Message
 from shared.protocols import Outcome
 from shared.stores.documents import Changed, Documents
 from tests import editing
-from tests.chained import (
-    arrived,
-    carried,
-    chainer,
-    edit,
-    linked,
-    order,
-    store_settings,
-    verifier,
-)
-from tests.fakes import (
-    OutputThatIsDown,
-    OutputThatRejects,
-)
+from tests.chained import arrived, carried, chainer, edit, linked, order, store_settings, verifier
+from tests.fakes import OutputThatIsDown, OutputThatRejects
 from tests.messages import delivered
 
 

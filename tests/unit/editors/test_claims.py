@@ -167,10 +167,7 @@ def test_claim_check_works_before_and_after_encryption(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        (
-            {"container": "https://evil.example/claims"},
-            "ForeignClaim: claims a blob of another container",
-        ),
+        ({"container": "https://evil.example/claims"}, "ForeignClaim: claims a blob of another container"),
         ({"container": "file:claims.db/other"}, "ForeignClaim"),
         ({"sha256": "0" * 64}, "ClaimAltered"),
         ({"size": 11}, "ClaimAltered: the blob has 12 bytes"),

@@ -17,6 +17,7 @@ from tests.messages import message
 compress = partial(editor, "compress")
 decompress = partial(editor, "decompress")
 ENCODINGS = ("gzip", "zstd", "brotli")
+UNNAMED = ("NotCompressed", "the content encoding names no compression, expected gzip, zstd, br")
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -32,17 +33,12 @@ def test_compress_and_decompress_restore_a_message(encoding: Any) -> None:
             assert unpacked.encode() == original
 
 
-def test_standard_libraries_decompress_the_result() -> None:
+def test_standard_libraries_decompress_the_result_which_is_the_same_for_the_same_body() -> None:
     body = b"content" * 30
-    assert gzip.decompress(edited(compress(encoding="gzip"), message(body=body)).body) == body
-    assert zstandard.decompress(edited(compress(encoding="zstd"), message(body=body)).body) == body
-    assert brotli.decompress(edited(compress(encoding="brotli"), message(body=body)).body) == body
-
-
-def test_the_same_body_is_compressed_to_the_same_bytes() -> None:
-    for encoding in ENCODINGS:
-        first, second = (edited(compress(encoding=encoding), message(body=b"{}")).body for _ in range(2))
+    for encoding, standard in zip(ENCODINGS, (gzip, zstandard, brotli), strict=True):
+        first, second = (edited(compress(encoding=encoding), message(body=body)).body for _ in range(2))
         assert first == second
+        assert standard.decompress(first) == body
 
 
 def test_a_body_below_the_minimum_size_is_not_compressed() -> None:
@@ -84,34 +80,18 @@ def test_an_encoding_has_several_names_in_any_case() -> None:
         ("zstd", b"content", ("NotCompressed", "body is not zstd, or is damaged")),
         ("br", brotli.compress(b"content") + b"more", ("NotCompressed", "body is not brotli, or is damaged")),
         ("br", brotli.compress(b"content")[:-1], ("NotCompressed", "body is brotli that is cut off")),
-        (
-            "deflate",
-            zlib.compress(b"content"),
-            ("NotCompressed", "the content encoding names no compression, expected gzip, zstd, br"),
-        ),
-        (
-            None,
-            gzip.compress(b"content"),
-            ("NotCompressed", "the content encoding names no compression, expected gzip, zstd, br"),
-        ),
+        ("deflate", zlib.compress(b"content"), UNNAMED),
+        (None, gzip.compress(b"content"), UNNAMED),
     ],
     ids=range(13),
 )
-def test_a_body_that_is_not_compressed_is_rejected_with_the_reason(
-    encoding: str | None, body: Any, expected: Any
-) -> None:
-    reason, description = expected
-    assert rejection(decompress(), message(body=body, content_encoding=encoding)) == (
-        reason,
-        f"{description}",
-    )
+def test_a_body_that_is_not_compressed_is_rejected_with_the_reason(encoding: Any, body: Any, expected: Any) -> None:
+    assert rejection(decompress(), message(body=body, content_encoding=encoding)) == expected
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
 def test_concatenated_compressed_streams_become_one_body(encoding: Any) -> None:
     piece = edited(compress(encoding=encoding), message(body=b"content")).body
-    if encoding == "brotli":
-        return
     assert edited(decompress(encoding=encoding), message(body=piece + piece)).body == b"contentcontent"
 
 

@@ -15,10 +15,7 @@ from shared.errors import BuswayError, TargetUnavailable
 from shared.protocols import Outcome
 from shared.stores.blobs import Tail
 from shared.stores.sqlite_stores import FileBlobs
-from tests.fakes import (
-    OutputThatAccepts,
-    clock_at_delivery,
-)
+from tests.fakes import OutputThatAccepts, clock_at_delivery
 from tests.messages import delivered
 from tests.unit.editors.deduplicating import Line, editor
 

@@ -17,15 +17,7 @@ from shared.errors import MessageRejected
 from tests.editing import answers, edited
 from tests.fakes import clock_at_delivery
 from tests.messages import ENQUEUED, message
-from tests.unit.editors.enriching import (
-    CUSTOMERS,
-    by_property,
-    editor,
-    fault,
-    order,
-    problem,
-    properties,
-)
+from tests.unit.editors.enriching import CUSTOMERS, by_property, editor, fault, order, problem, properties
 
 
 @pytest.fixture

@@ -18,14 +18,7 @@ from shared.errors import BuswayError, ConfigError, TargetRefused
 from shared.stores.sqlite_stores import FileBlobs
 from tests.editing import edited
 from tests.fakes import clock_at_delivery
-from tests.unit.editors.enriching import (
-    CUSTOMERS,
-    by_property,
-    editor,
-    order,
-    problem,
-    properties,
-)
+from tests.unit.editors.enriching import CUSTOMERS, by_property, editor, order, problem, properties
 
 
 @pytest.fixture

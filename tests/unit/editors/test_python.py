@@ -74,10 +74,7 @@ def test_each_of_several_returned_messages_gets_its_own_id(run: Run, several: st
         ("m.message_id = None; return m", "changed the id, which"),
         ("m.session_id = 'x'; return m", "changed the session, which"),
         ("m.set_annotations({'x-opt-partition-key': None}); return m", "changed the partition key, which"),
-        (
-            "import copy; m.arrival = copy.replace(m.arrival, offset='x'); return m",
-            "changed the arrival, which",
-        ),
+        ("import copy; m.arrival = copy.replace(m.arrival, offset='x'); return m", "changed the arrival, which"),
         ("set_property(m, 'repl-path', None); return m", "changed a property that begins with repl-, which"),
         ("set_property(m, 'Repl-new', 1); return m", "changed a property that begins with repl-, which"),
         ("m.sections.body = 'secret'; return m", "changed the type of a section"),

@@ -57,14 +57,7 @@ def test_an_array_is_reduced_item_by_item() -> None:
 
 def test_drops_empty_values() -> None:
     body = {"a": None, "b": "", "c": [], "d": {"e": {"f": None}}, "g": [None, {"h": None}], "i": 0, "j": False}
-    assert left(body, drop_nulls=True) == {
-        "b": "",
-        "c": [],
-        "d": {"e": {}},
-        "g": [None, {}],
-        "i": 0,
-        "j": False,
-    }
+    assert left(body, drop_nulls=True) == {"b": "", "c": [], "d": {"e": {}}, "g": [None, {}], "i": 0, "j": False}
     assert left(body, drop_nulls=True, drop_empty=True) == {"g": [None, {}], "i": 0, "j": False}
 
 

@@ -43,11 +43,7 @@ def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> No
         (b'{"id": "s3cr3t"', "cbor", "body is not JSON, line 1 column 16: expecting ',' delimiter"),
         (b'{"a": 1, "a": 2}', "cbor", "body is JSON with a duplicate name in an object"),
         (b"\xff", "cbor", "body is not UTF-8 at byte 0, expected JSON in UTF-8"),
-        (
-            b"\x00\x00\x00\x00\x07{}",
-            "cbor",
-            "body is not JSON, line 1 column 1: expecting value" + CONFLUENT,
-        ),
+        (b"\x00\x00\x00\x00\x07{}", "cbor", "body is not JSON, line 1 column 1: expecting value" + CONFLUENT),
         (
             b"@\x06string\x083http://schemas.microsoft.com/2003/10/Serialization/\x9a\x01x",
             "cbor",

@@ -86,15 +86,9 @@ def test_an_expression_computes_the_new_body(expression: str, expected: str | No
         ("lower(a)", "ExpressionFailed: transform: lower() got number, expected string"),
         ("sum([a, s])", "ExpressionFailed: transform: sum() got string, expected array-number"),
         ("join(',', l)", "ExpressionFailed: transform: join() got number, expected array-string"),
-        (
-            "contains(s, `1`)",
-            "transform: the expression cannot be evaluated for this body (TypeError)",
-        ),
+        ("contains(s, `1`)", "transform: the expression cannot be evaluated for this body (TypeError)"),
         ("divide(a, `0`)", "transform: the expression cannot be evaluated for this body (DivisionByZero)"),
-        (
-            "round(a, `-1`)",
-            "ExpressionFailed: transform: round() got an invalid number of places, expected",
-        ),
+        ("round(a, `-1`)", "ExpressionFailed: transform: round() got an invalid number of places, expected"),
         ("from_items([[`1`, `2`]])", "from_items() got an item that is not a pair of a string and a value"),
         ("property(s)", None),
         ("property('sys.Nothing')", "property() got the name of an unknown broker property"),

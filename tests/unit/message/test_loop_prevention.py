@@ -43,8 +43,7 @@ def test_a_message_visits_at_most_the_default_number_of_sites() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "sites"),
-    [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])],
+    ("named", "sites"), [({}, []), ({"repl-path": string("a;b")}, ["a", "b"]), ({"other": string("repl-path")}, [])]
 )
 def test_the_path_is_read_before_the_stamp(named: dict[str, Value], sites: list[str]) -> None:
     assert path_before(message(1, named=named, origin=Origin("west", "q"))) == sites

@@ -206,13 +206,7 @@ def test_the_number_of_statements_is_limited() -> None:
 
 @pytest.mark.parametrize(
     ("opening", "middle", "closing"),
-    [
-        ("(", "a = 1", ")"),
-        ("NOT ", "a = 1", ""),
-        ("NOT (", "a = 1", ")"),
-        ("", "", "-a = 1"),
-        ("p(", "a", ") = 1"),
-    ],
+    [("(", "a = 1", ")"), ("NOT ", "a = 1", ""), ("NOT (", "a = 1", ")"), ("", "", "-a = 1"), ("p(", "a", ") = 1")],
 )
 def test_nesting_is_limited_and_never_exhausts_the_stack(opening: str, middle: str, closing: str) -> None:
     with pytest.raises(RuleSyntaxError):
