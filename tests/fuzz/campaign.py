@@ -24,7 +24,7 @@ def run(cases: Iterator[Case], seed: int, most: int | None = None, seconds: floa
         try:
             verdicts.update(case.check())
         except BaseException as error:
-            told = " ".join(content.hex()[:4000] for content in case.contents)
-            error.add_note(f"case {verdicts.total()} of seed {seed}: {case.name} {told}")
+            shown = " ".join(content.hex()[:4000] for content in case.contents)
+            error.add_note(f"case {verdicts.total()} of seed {seed}: {case.name} {shown}")
             raise
     return verdicts
