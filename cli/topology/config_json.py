@@ -14,6 +14,7 @@ from cli.topology.difference import creation
 from cli.topology.model import (
     DEFAULT_RULE,
     EVERYTHING,
+    NEW_RULE,
     Entity,
     Kind,
     Name,
@@ -34,6 +35,7 @@ SERVICE_BUS_NAME, EVENT_HUBS_NAME = "sbemulatorns", "emulatorNs1"
 """The only names that the emulators accept; a file's own name says which connection it is for."""
 
 _HOUR = timedelta(hours=1)
+_NOTHING = SubscriptionRule(DEFAULT_RULE, "1=0")
 _HELD = frozenset(("boolean", "long", "double", "string"))
 """The types of values in a correlation filter that are read again as they were."""
 # The highest values that Microsoft's emulators accept: broker/busway_broker/emulator_limits.py names their source.
@@ -72,6 +74,8 @@ def not_in_a_file(namespace: Namespace) -> list[str]:
     """Return what a Config.json of *namespace* cannot hold."""
     found = []
     for entity in namespace.sorted():
+        if entity.name.kind is Kind.SUBSCRIPTION and not entity.rules:
+            found.append(f"{entity.name}: has no rule (written as one that selects nothing)")
         for rule in entity.rules:
             if rule.parameters:
                 found.append(f"{entity.name}: rule {rule.name} has parameters")
@@ -96,7 +100,7 @@ def emulated(needed: Mapping[tuple[Kind, str], Needed]) -> tuple[Namespace, list
                 has = text_of(settings[name])
                 settings[name] = most
                 lowered.append(f"{each.name}: {name} {text_of(most)} instead of {has}")
-        entities.append(Entity(each.name, settings, () if step.rule is None else (step.rule,)))
+        entities.append(Entity(each.name, settings, (step.rule or NEW_RULE,)))
     return Namespace(entities), lowered
 
 
@@ -125,6 +129,8 @@ def _subscriptions(topic: Entity, namespace: Namespace, for_emulator: bool) -> l
 def _rules(subscription: Entity) -> list[dict[str, Any]]:
     """Return its rules; an empty list means the rule of a new subscription, as in the files of the emulators."""
     match subscription.rules:
+        case ():
+            return [_rule(_NOTHING)]
         case (rule,) if rule.name == DEFAULT_RULE and rule.selects_everything:
             return []
         case rules:

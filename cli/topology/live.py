@@ -35,8 +35,8 @@ from shared.resend.places import DEAD_LETTERS, Place
 from shared.rules import CorrelationFilter
 from shared.rules.value_types import timespan
 
-NEVER = timedelta(days=3650)
-"""Azure writes TimeSpan.MaxValue for never; ten years are as good."""
+NEVER = timedelta(days=10_675_198)
+"""Azure writes TimeSpan.MaxValue for never, its older templates a day less."""
 
 _DURATIONS = frozenset(
     (
@@ -137,7 +137,8 @@ def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties
         case _ if hasattr(value, "timestamp"):
             return timestamp(round(value.timestamp() * 1000))
         case _:
-            return string(str(value))
+            # An element without text is that of an empty text.
+            return string(str(value or ""))
 
 
 async def read_hubs(names: Iterable[Name], ask: Callable[[Name], Awaitable[int | None]]) -> Namespace:

@@ -87,6 +87,10 @@ class SubscriptionRule:
         return text if self.action is None else f"{text}, then {self.action}"
 
 
+NEW_RULE = SubscriptionRule(DEFAULT_RULE, EVERYTHING)
+"""The rule of a new subscription."""
+
+
 def _normal(rule: SubscriptionRule) -> tuple[object, ...]:
     return (
         rule.parameters,

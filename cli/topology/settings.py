@@ -21,7 +21,7 @@ class Known(NamedTuple):
     is_emulated: bool = False
     """Whether Microsoft's emulators have it too."""
     default: Setting = None
-    """The value that a Config.json for the local broker need not have."""
+    """The value that a Config.json for the local broker need not have; None for one that no such file has."""
     is_noticed: bool = True
     """Whether an application notices it when it switches to another site."""
 
@@ -55,7 +55,9 @@ SETTINGS = {
     "enable_partitioning": Known(_QUEUE | _TOPIC, "--enable-partitioning", default=False),
     "support_ordering": Known(_TOPIC, "--support-ordering", default=True),
     "auto_delete_on_idle": Known(_ALL, default=timedelta.max, is_noticed=False),
-    "user_metadata": Known(_ALL, is_noticed=False),
+    "user_metadata": Known(_ALL, default="", is_noticed=False),
+    "enable_batched_operations": Known(_ALL, default=True, is_noticed=False),
+    "enable_express": Known(_QUEUE | _TOPIC, default=False, is_noticed=False),
     "partition_count": Known(_HUB, "--partition-count"),
 }
 
