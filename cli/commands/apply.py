@@ -54,6 +54,4 @@ def apply(
         raise typer.Exit(_CANCELLED) from None
     left = make_plan(configuration, needs)
     typer.echo(f"\n{application.summary(left)}")
-    if application.failed or application.skipped or left.has_errors or left.steps:
-        raise typer.Exit(1)
-    raise typer.Exit(left.exit_code)
+    raise typer.Exit(left.exit_code if application.is_complete(left) else 1)

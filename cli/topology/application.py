@@ -55,9 +55,15 @@ class Application:
         text += f", {len(self.failed)} failed" if self.failed else ""
         return text + (f", {len(self.skipped)} skipped" if self.skipped else "")
 
+    def is_complete(self, left: Plan) -> bool:
+        """Return whether *left*, the plan after the run, has no steps: what failed, someone else has done then."""
+        return not (left.has_errors or left.steps or (self._prune and left.extras))
+
     def summary(self, left: Plan) -> str:
         """Return what was done, and what is *left* to do, in sentences."""
         text = f"{self.counts[0].upper()}{self.counts[1:]}. {verdict(left, prune=self._prune)}"
+        if self.is_complete(left):
+            return f"{text} Someone else has done what failed." if self.failed else text
         if self.failed:
             return f"{text} Run the command again after fixing what failed."
         return f"{text} Someone else changes the entities as well: run the command again." if left.steps else text
@@ -85,11 +91,11 @@ class Application:
             self.skipped += steps
 
     def _take(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> None:
-        parent = step.name.parent
-        if parent is not None and (alias, parent.key) in self._missing:
-            self.skipped.append(step)
-            print_step(alias, step, f"skipped, because it needs {parent}")
-            return
+        for name in filter(None, (step.name.parent, step.name)):
+            if (alias, name.key) in self._missing:
+                self.skipped.append(step)
+                print_step(alias, step, f"skipped, because it needs {name}")
+                return
         failure = self._attempt(client, alias, step)
         for _ in range(_ATTEMPTS - 1):
             if not isinstance(failure, IsBeingChanged):
@@ -130,11 +136,12 @@ class Application:
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
     parts = step.name.parts
     match step.action:
-        case Action.CREATE if step.rule is not None:
-            _create_with_rule(client, step)
         case Action.CREATE:
             settings = {name: value for name, value in step.settings.items() if value is not None}
-            _method(client, "create", step.name)(*parts, **settings)
+            if step.rule is None:
+                _method(client, "create", step.name)(*parts, **settings)
+            else:
+                _create_with_rule(client, step.name, settings, step.rule)
         case Action.CHANGE:
             _update(client, step.name, step.settings)
         case Action.DELETE:
@@ -161,24 +168,20 @@ def _method(client: "ServiceBusAdministrationClient", verb: str, name: Name) -> 
     return method
 
 
-def _create_with_rule(client: "ServiceBusAdministrationClient", step: Step) -> None:
-    topic, subscription = step.name.parts
-    settings = {name: value for name, value in step.settings.items() if value is not None}
-    rule = _rule(step)
-    # The request has no place for the targets of forwarding, which need a token each.
-    later = {name: value for name, value in settings.items() if name.startswith("forward_")}
-    texts = {pascal(name): text_of(value) for name, value in settings.items() if name not in later}
+def _create_with_rule(
+    client: "ServiceBusAdministrationClient", name: Name, settings: Mapping[str, Setting], rule: SubscriptionRule
+) -> None:
+    topic, subscription = name.parts
+    texts = {pascal(setting): text_of(value) for setting, value in settings.items()}
     create_subscription_with_rule(
         client, topic, subscription, texts, rule=rule.name, sql_filter=str(rule.filter), action=rule.action
     )
     present = [rule.name for rule in client.list_rules(topic, subscription)]
     if present != [rule.name]:
         raise TargetRefused(
-            f"{step.name}: was created with the rule {', '.join(present) or 'none'} instead of {rule.name} "
+            f"{name}: was created with the rule {', '.join(present) or 'none'} instead of {rule.name} "
             "(run the command again before traffic: it replaces the rule)"
         )
-    if later:
-        _update(client, step.name, later)
 
 
 def _update(client: "ServiceBusAdministrationClient", name: Name, settings: Mapping[str, Setting]) -> None:

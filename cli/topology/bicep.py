@@ -8,9 +8,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from cli.topology.difference import Step, creation
+from cli.topology.difference import Step, creation, is_forward
 from cli.topology.model import ORDER, Kind, Setting
 from cli.topology.needs import Needed, Needs
 from cli.topology.settings import arm_properties, written
@@ -66,6 +67,7 @@ def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[
 def entities_of(needed: Iterable[Needed]) -> dict[str, list[Any]]:
     """Return the entities of a namespace by their kind, as `infra/modules/types.bicep` has them."""
     steps = sorted((creation(need) for need in needed), key=lambda step: (ORDER[step.name.kind], step.name.key))
+    steps.sort(key=partial(_hops, queues={step.name.key: step for step in steps}))
     groups = [step.name.parts for step in steps if step.name.kind is Kind.CONSUMER_GROUP]
     return {
         "queues": [_named(step) for step in steps if step.name.kind is Kind.QUEUE],
@@ -74,6 +76,13 @@ def entities_of(needed: Iterable[Needed]) -> dict[str, list[Any]]:
         "hubs": [_named(step) for step in steps if step.name.kind is Kind.HUB],
         "consumerGroups": [{"hub": hub, "name": group} for hub, group in groups],
     }
+
+
+def _hops(step: Step, queues: Mapping[tuple[Kind, str], Step], seen: frozenset[str] = frozenset()) -> int:
+    """Return how often what an entity has is forwarded: in this order, each is created after what it forwards to."""
+    names = {str(value).lower() for setting, value in step.settings.items() if is_forward(setting) and value}
+    found = [queues[key] for name in names - seen if (key := (Kind.QUEUE, name)) in queues]
+    return bool(names) + max((_hops(each, queues, seen | names) for each in found), default=0)
 
 
 def arm_name(name: str) -> str:

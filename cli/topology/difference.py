@@ -7,13 +7,14 @@ What it takes to get from the entities that exist to those that tasks need.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from cli.topology.model import (
     DEFAULT_RULE,
     FIXED,
+    NEW_RULE,
     ORDER,
     Entity,
     Kind,
@@ -83,11 +84,13 @@ class Step:
         return self.rule is not None and self.rule.name == DEFAULT_RULE and self.rule.selects_everything
 
     @property
-    def order(self) -> tuple[int, int, int, tuple[Kind, str]]:
-        """Position among all steps: what is sent to before what sends, deletions last."""
-        late = self.action in {Action.DELETE, Action.DELETE_RULE}
+    def order(self) -> tuple[int, int, tuple[Kind, str]]:
+        """Position among all steps: what is sent to before what sends, then what forwards, deletions last."""
+        if self.action in {Action.DELETE, Action.DELETE_RULE}:
+            return 3, -ORDER[self.name.kind], self.name.key
         # Subscriptions of applications collect messages before any task sends to their topic.
-        return (2 if late else int(self.is_source), 0, ORDER[self.name.kind] * (-1 if late else 1), self.name.key)
+        phase = 2 if any(map(is_forward, self.settings)) else int(self.is_source)
+        return phase, ORDER[self.name.kind], self.name.key
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def difference(
         if entity is None:
             clash = _clash(need.name, present)
             if clash is None:
-                steps.append(creation(need))
+                steps += _creation_steps(need)
             else:
                 obstacles.append(clash)
             continue
@@ -167,6 +170,21 @@ def creation(need: Needed) -> Step:
     return Step(Action.CREATE, need.name, settings, rule=rule, needed_by=by, is_source=need.is_source)
 
 
+def _creation_steps(need: Needed) -> Iterator[Step]:
+    """Yield the creation, and then what it forwards to, which must exist, and may be created only after it."""
+    step = creation(need)
+    forwards = {setting: value for setting, value in step.settings.items() if is_forward(setting)}
+    yield replace(step, settings={setting: step.settings[setting] for setting in step.settings.keys() - forwards})
+    if forwards:
+        changes = tuple(Change(setting, None, value, need.needs[setting].reason) for setting, value in forwards.items())
+        yield Step(Action.CHANGE, need.name, forwards, changes, needed_by=step.needed_by)
+
+
+def is_forward(setting: str) -> bool:
+    """Return whether a setting names an entity that gets what this one has."""
+    return setting.startswith("forward_")
+
+
 def _clash(name: Name, present: Namespace) -> Obstacle | None:
     """Return the obstacle if a queue has the name of a topic, or the reverse: they share one set of names."""
     other = {Kind.QUEUE: Kind.TOPIC, Kind.TOPIC: Kind.QUEUE}.get(name.kind)
@@ -186,16 +204,18 @@ def _changes(need: Needed, entity: Entity) -> Iterator[Change]:
         ):
             continue
         if setting == "max_size_in_megabytes" and entity.settings.get("enable_partitioning") and isinstance(has, int):
-            has //= _PARTITIONS  # the service shows the sum (Azure/azure-service-bus issue 229)
+            if has == each.value:
+                continue
+            has //= _PARTITIONS  # the service shows the sum (Azure/azure-service-bus issue 229), a local broker may not
         if setting == "default_message_time_to_live" and entity.settings.get("forward_to"):
             continue  # the service takes it away from what forwards (Azure/azure-cli issue 8424)
-        if not _satisfies(each, has):
+        if not _satisfies(setting, each, has):
             yield Change(setting, has, each.value, each.reason)
 
 
-def _satisfies(need: Need, has: Setting) -> bool:
+def _satisfies(setting: str, need: Need, has: Setting) -> bool:
     if need.must:
-        return has == need.value
+        return has == need.value or (is_forward(setting) and str(has).lower() == str(need.value).lower())
     return need.least is None or has is None or not has < need.least  # type: ignore[operator] # both are of the setting's type
 
 
@@ -270,8 +290,7 @@ def _hidden_heartbeats(
 def _unwanted(needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[Step]:
     """Yield the deletion of each entity that apply has created and that nothing needs any more."""
     for entity in present.entities.values():
-        is_own = str(entity.settings.get("user_metadata") or "").startswith(OWNER)
-        if is_own and entity.name.key not in needed:
+        if _is_own(entity) and entity.name.key not in needed:
             parent = entity.name.parent
             is_gone_with_its_topic = parent is not None and parent.key not in needed and _is_own(present.find(parent))
             if not is_gone_with_its_topic:
@@ -289,7 +308,8 @@ def after(present: Namespace, steps: Iterable[Step]) -> Namespace:
                 del entities[key]
             case Action.CREATE | Action.CHANGE:
                 settings = {**entity.settings, **step.settings}
-                entities[key] = Entity(entity.name, settings, (step.rule,) if step.rule else entity.rules)
+                is_new = step.action is Action.CREATE
+                entities[key] = Entity(entity.name, settings, (step.rule or NEW_RULE,) if is_new else entity.rules)
             case Action.DELETE_RULE:
                 entities[key] = Entity(entity.name, entity.settings, rules)
             case _:

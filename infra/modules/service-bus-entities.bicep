@@ -46,6 +46,8 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = [
   }
 ]
 
+// In the order of the list: one that forwards to another of them comes after it.
+@batchSize(1)
 resource forwardingQueue 'Microsoft.ServiceBus/namespaces/queues@2024-01-01' = [
   for each in forwarding: {
     parent: namespace

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.entities import beside
+from cli.topology.bicep import entities_of
 from cli.topology.difference import Action, after, difference
 from cli.topology.limits import warnings_of
 from cli.topology.model import Entity, Kind, Name, Namespace, Setting, SubscriptionRule
@@ -90,6 +91,7 @@ def test_settings_that_are_fixed_at_creation_come_with_a_way_round() -> None:
     ("has", "changes"),
     [
         ({"enable_partitioning": True, "max_size_in_megabytes": 16 * 1024}, 0),  # the service shows the sum
+        ({"enable_partitioning": True, "max_size_in_megabytes": 1024}, 0),
         ({"enable_partitioning": True, "max_size_in_megabytes": 16 * 2048}, 1),
         ({"enable_partitioning": False, "max_size_in_megabytes": 16 * 1024}, 1),
         ({"forward_to": "other", "default_message_time_to_live": None, "max_size_in_megabytes": 1024}, 0),
@@ -146,6 +148,24 @@ def test_what_is_sent_to_is_created_before_what_sends() -> None:
         "queue source",
         "subscription t/s",
     ]
+
+
+def test_an_entity_forwards_once_everything_is_there_that_it_may_forward_to() -> None:
+    """Of a chain, and to the source of a task, which is created last."""
+    queues = {name: Name(Kind.QUEUE, (name,)) for name in ("a", "b", "source")}
+    needed = {name.key: Needed(name, is_source=name.parts == ("source",)) for name in queues.values()}
+    for name, target in (("a", "b"), ("b", "SOURCE")):
+        needed[queues[name].key].needs["forward_to"] = Need(target, "topology.yaml says so", must=True)
+    steps = difference(needed, Namespace([])).steps
+    assert [(step.action, step.name.parts[0], step.settings.get("forward_to")) for step in steps] == [
+        *((Action.CREATE, name, None) for name in queues),
+        (Action.CHANGE, "a", "b"),
+        (Action.CHANGE, "b", "SOURCE"),
+    ]
+    made = after(Namespace([]), steps)
+    assert difference(needed, made).steps == ()
+    # One request of Resource Manager has all of it, so that what forwards comes last there.
+    assert [queue["name"] for queue in entities_of(needed.values())["queues"]] == ["source", "b", "a"]
 
 
 def test_warns_before_the_limits_of_the_service() -> None:
