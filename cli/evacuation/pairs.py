@@ -184,7 +184,7 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
     pair.forwards = bool(_of(properties, "forward_to"))
     pair.forwards_dead_letters = bool(_of(properties, "forward_dead_lettered_messages_to"))
     pair.target_forwards = bool(_of(there, "forward_to"))
-    pair.problems += _problems(pair, properties, there, takes)
+    pair.problems += dict.fromkeys(_problems(pair, properties, there, takes))
     return pair
 
 

@@ -35,11 +35,13 @@ async def show(pairs: Sequence[Pair], configuration: Configuration, rate: float 
     """Print what would be moved, and what that takes; return whether every pair can be."""
     is_possible, estimate = True, Estimate()
     for pair in pairs:
-        _print_problems(pair)
-        is_possible = is_possible and not pair.problems
         waits_for(str(pair.source))
         start = time.monotonic()
-        found = await survey(pair, os.environ)
+        found = await _surveyed(pair)
+        _print_problems(pair)
+        is_possible = is_possible and not pair.problems
+        if found is None:
+            continue
         estimate.add(found, time.monotonic() - start)
         for line in _lines(found):
             typer.echo(line)
@@ -49,6 +51,15 @@ async def show(pairs: Sequence[Pair], configuration: Configuration, rate: float 
     if estimate.messages:
         typer.echo(estimate.text(rate))
     return is_possible
+
+
+async def _surveyed(pair: Pair) -> Survey | None:
+    """Return what the source has; why it cannot be read is a problem of *pair*, and keeps no other from being moved."""
+    try:
+        return await survey(pair, os.environ)
+    except BuswayError as error:
+        pair.problems.append(str(error))
+        return None
 
 
 def _lines(found: Survey) -> Iterator[str]:
@@ -80,7 +91,8 @@ def _advice(pair: Pair, found: Survey, configuration: Configuration) -> Iterator
         yield pair.pause.advice
         return
     for task in configuration.tasks:
-        if (configuration.site(task.source.connection), task.source.entity) == (pair.source.site, pair.source.entity):
+        source = configuration.site(task.source.connection), task.source.entity.lower()
+        if source == (pair.source.site, pair.source.entity.lower()):
             yield f"the task {task.task} receives from {pair.source} too: stop the app, or it takes some of them"
 
 
@@ -90,21 +102,21 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
     async with closing_outputs(configuration, os.environ) as outputs:
         for topic, some in _by_topic(pairs):
             # Without anything to move, no rule is touched.
-            found = {pair.source: await survey(pair, os.environ) for pair in some if topic is not None}
+            found = {pair.source: await _surveyed(pair) for pair in some if topic is not None}
             is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
             arrived: list[bool] = []
             async with _gate(topic, configuration, arrived, closes=not is_idle):
                 for pair in some:
-                    if is_idle:
-                        left = found[pair.source].left
-                        typer.echo(str(pair))
-                        _print_rest(0, left)
-                        _print_unseen(pair)
-                        results.append(not left and not pair.unseen)
-                        continue
+                    seen = found.get(pair.source)
                     if pair.problems:
                         _print_problems(pair)
                         results.append(False)
+                        continue
+                    if is_idle and seen is not None:
+                        typer.echo(str(pair))
+                        _print_rest(0, seen.left)
+                        _print_unseen(pair)
+                        results.append(not seen.left and not pair.unseen)
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
                     lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
@@ -119,9 +131,10 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
     return all(results)
 
 
-def _moves(pair: Pair, found: Survey) -> bool:
+def _moves(pair: Pair, found: Survey | None) -> bool:
     """Return whether an entity has messages that can be moved, or may have states of sessions."""
-    return bool(found.count or found.due) or (pair.requires_session and not pair.forwards)
+    has_messages = found is not None and bool(found.count or found.due)
+    return has_messages or (pair.requires_session and not pair.forwards and not pair.problems)
 
 
 def _print_rest(gone: int, left: Mapping[tuple[Share, str], str]) -> None:

@@ -21,6 +21,7 @@ west:
     once:
     large: {max_message_size: 1048576}
     alone:
+    closed: {status: Disabled}
     parts: {lock_duration: 5, enable_partitioning: true}
     parts-once: {enable_partitioning: true}
     parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true}
@@ -32,6 +33,7 @@ east:
     impatient: {max_delivery_count: 2}
     once: {requires_duplicate_detection: true}
     large: {max_message_size: 262144}
+    closed: {status: Disabled}
     parts: {lock_duration: 5, enable_partitioning: true}
     parts-once: {enable_partitioning: true, requires_duplicate_detection: true}
     parts-sessions: {lock_duration: 5, enable_partitioning: true, requires_session: true}

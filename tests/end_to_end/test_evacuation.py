@@ -56,16 +56,16 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Evacuation
 def test_a_queue_moves_with_messages_in_every_state(site: EvacuationSite) -> None:
     site.fill("orders", 2)
     before = site.names("orders", "west")
-    dry = site.evacuate("west/orders", yes=False)
+    dry = site.evacuate("west/Orders", "east/orders", yes=False)
     assert dry.exit_code == 0, dry.stdout + dry.stderr
     assert [" ".join(line.split()) for line in dry.stdout.splitlines()[:5]] == [
-        "west/orders → east/orders",
+        "west/Orders → east/orders",
         "2 dead letter",
         "2 deferred",
         "2 scheduled",
         "2 active",
     ]
-    assert "the task orders-west-to-east receives from west/orders too" in dry.stdout
+    assert "the task orders-west-to-east receives from west/Orders too" in dry.stdout
     assert (site.names("orders", "west"), site.names("orders", "east")) == (before, [])
     done = site.evacuate("west/orders")
     assert done.exit_code == 0, done.stdout + done.stderr
@@ -280,6 +280,10 @@ def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: Evacuat
     site.take("west/news/Subscriptions/b", 1)
     site.send("west/orders", ServiceBusMessage("o", message_id="o-1"))
     rules = site.run("export", "east").stdout
+    shown = site.evacuate("west", yes=False)
+    assert (shown.exit_code, shown.stdout.count("stays: east/closed has the status Disabled")) == (1, 1), shown.stdout
+    assert "  stays: west/closed/$DeadLetterQueue: it cannot be peeked" in shown.stdout
+    assert "       3 active" in shown.stdout.partition("west/news/Subscriptions/app → ")[2]
     done = site.evacuate("west")
     assert (done.exit_code, "stays: east/alone does not exist" in done.stdout) == (1, True), done.stdout + done.stderr
     assert site.names("orders", "east") == ["o-1 active"]
