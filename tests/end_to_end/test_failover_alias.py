@@ -1,128 +1,72 @@
 """A failover of an alias: the host before, during and after it (docs/failover.md)."""
 
-import re
+import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from urllib.request import Request, urlopen
 
 import pytest
 
-from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config_file import load_config
-from busway_broker.thread import RunningBroker
-from tests.end_to_end.busway_process import ROOT
-from tests.end_to_end.host_process import HostProcess
-from tests.end_to_end.shell import Shell, assert_shown
+from tests.end_to_end.shell import assert_shown
+from tests.site import Site
 
 pytestmark = pytest.mark.long
 
-FILES = {
-    "pair.json": """
-{
-  "UserConfig": {
+PAIR = {
     "Namespaces": [
-      {"Name": "west", "Queues": [{"Name": "orders"}], "Pairing": {"Alias": "site", "Secondary": "east", "Port": 5690}},
-      {"Name": "east"},
-      {"Name": "north", "Queues": [{"Name": "orders"}, {"Name": "orders-rejected"}]}
+        # Without a port, the alias gets a free one.
+        {"Name": "west", "Queues": [{"Name": "orders"}], "Pairing": {"Alias": "site", "Secondary": "east"}},
+        {"Name": "east"},
+        {"Name": "north", "Queues": [{"Name": "orders"}, {"Name": "rejected"}]},
     ]
-  }
 }
-""",
-    "drill/connections.yaml": """
-site: {kind: service-bus, setting: SITE}
-north: {kind: service-bus, setting: NORTH}
-""",
-    "drill/tasks/carry.yaml": """
+TASK = """
 task: carry
 source: {connection: site, queue: orders}
-routes:
-  - target: {connection: north, queue: orders}
-rejects: {connection: north, queue: orders-rejected}
-""",
-}
-STEPS = {
-    "before": """
-busway send site/orders one two --id before
-busway receive north/orders --wait 30
-""",
-    "failover": r"""
-curl -s -X POST -H "Content-Type: application/json" http://localhost:5301/\$busway/failover; echo
-busway send site/orders three --id after
-busway receive north/orders --wait 3
-""",
-    "after": """
-busway receive north/orders --wait 30
-""",
-}
-PRINTED = {
-    "before": """
-2 sent to site/orders
+routes: [{target: {connection: north, queue: orders}}]
+rejects: {connection: north, queue: rejected}
+"""
+ARRIVED = """\
 one  message_id=before-1 …repl-sequence=1
 two  message_id=before-2 …repl-sequence=2
-""",
-    "failover": """
-{"alias": "site"}
-1 sent to site/orders
-nothing in north/orders
-""",
-    "after": """
-three  message_id=after …repl-sequence=1
-""",
-}
-_ADMIN = "http://localhost:5301"
-
-
-class Drill(NamedTuple):
-    """The folder of the files, the broker, the settings of app and commands, and east's administration."""
-
-    shell: Shell
-    broker: RunningBroker
-    settings: dict[str, str]
-    admin: str
-
-    def host(self, name: str) -> HostProcess:
-        folder = self.shell.folder / name
-        folder.mkdir()
-        return HostProcess(str(ROOT), folder, self.settings)
-
-    def step(self, name: str, before: str = "") -> None:
-        """Run the commands of a step, and *before* them others, and compare what is printed."""
-        result = self.shell.run(before + STEPS[name].replace(_ADMIN, self.admin), self.settings)
-        assert_shown(result.stdout, PRINTED[name].lstrip())
+"""
+AFTERWARDS = "three  message_id=after …repl-sequence=1\n"
 
 
 @pytest.fixture
-def drill(tmp_path: Path) -> Iterator[Drill]:
-    for name, content in FILES.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(content.lstrip(), encoding="utf-8")
-    # Free ports, also for the alias.
-    pair = tmp_path / "pair.json"
-    pair.write_text(re.sub(r', "Port": \d+', "", pair.read_text(encoding="utf-8")), encoding="utf-8")
-    with RunningBroker(load_config([pair])) as broker, RunningAdmin(broker) as admin:
-        settings = {
-            "BUSWAY_CONFIG": str(tmp_path / "drill"),
-            "BUSWAY_CHECKPOINTS": str(tmp_path / "checkpoints.json"),
-            "SITE": broker.connection_string("site"),
-            "NORTH": broker.connection_string("north"),
-        }
-        yield Drill(Shell(tmp_path), broker, settings, admin.address("east"))
+def site(tmp_path: Path) -> Iterator[Site]:
+    (tmp_path / "pair.json").write_text(json.dumps({"UserConfig": PAIR}))
+    alias = "site: {kind: service-bus, setting: SITE}"
+    with Site(tmp_path, load_config([tmp_path / "pair.json"]), TASK, more=alias, has_admin=True) as site:
+        site.settings |= {"SITE": site.broker.connection_string("site"), "BUSWAY_CHECKPOINTS": "checkpoints.json"}
+        yield site
 
 
-def test_the_host_stays_at_the_old_primary_in_a_drill_and_reads_the_new_one_after_a_restart(drill: Drill) -> None:
-    with drill.host("first") as host:
-        host.wait_until_ready()
-        drill.step("before")
-        drill.step("failover")
-    with drill.host("second") as host:
-        host.wait_until_ready()
-        drill.step("after")
+@contextlib.contextmanager
+def carrying(site: Site) -> Iterator[None]:
+    """Run a host in which the first two messages have arrived."""
+    with site.running_host():
+        assert site.run("send", "site/orders", "one", "two", "--id", "before").stdout == "2 sent to site/orders\n"
+        assert_shown(site.run("receive", "north/orders", "--wait", "30").stdout, ARRIVED)
+        yield
 
 
-def test_in_a_disaster_the_host_reconnects_to_the_new_primary_by_itself(drill: Drill) -> None:
-    with drill.host("only") as host:
-        host.wait_until_ready()
-        drill.step("before")
-        drill.broker.faults("west").go_down()
-        assert drill.broker.faults("east").promote() == "site"
-        drill.step("after", before="busway send site/orders three --id after >/dev/null\n")
+def test_the_host_stays_at_the_old_primary_in_a_drill_and_reads_the_new_one_after_a_restart(site: Site) -> None:
+    with carrying(site):
+        address = f"{site.settings['EAST__administration']}/$busway/failover"
+        with urlopen(Request(address, b"", {"Content-Type": "application/json"})) as answer:  # noqa: S310 - the broker's own address
+            assert json.load(answer) == {"alias": "site"}
+        assert site.run("send", "site/orders", "three", "--id", "after").exit_code == 0
+        assert site.run("receive", "north/orders", "--wait", "3").stdout == "nothing in north/orders\n"
+    with site.running_host():
+        assert_shown(site.run("receive", "north/orders", "--wait", "30").stdout, AFTERWARDS)
+
+
+def test_in_a_disaster_the_host_reconnects_to_the_new_primary_by_itself(site: Site) -> None:
+    with carrying(site):
+        site.broker.faults("west").go_down()
+        assert site.broker.faults("east").promote() == "site"
+        assert site.run("send", "site/orders", "three", "--id", "after").exit_code == 0
+        assert_shown(site.run("receive", "north/orders", "--wait", "30").stdout, AFTERWARDS)

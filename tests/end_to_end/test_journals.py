@@ -16,9 +16,10 @@ from tests.end_to_end.journal_app import ENTITIES, TASKS, JournalSite, Record
 from tests.site import Site
 
 
-@pytest.fixture
-def site(storage: str, tmp_path: Path) -> Iterator[JournalSite]:
-    with JournalSite(tmp_path, storage) as site, site.blobs, site.process:
+@pytest.fixture(scope="module")
+def site(storage: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JournalSite]:
+    """One app for all tests: each kills it or uses another task, and continues where the one before has ended."""
+    with JournalSite(tmp_path_factory.mktemp("journals"), storage) as site, site.blobs, site.process:
         site.process.wait_until_ready()
         yield site
 
@@ -65,7 +66,6 @@ def test_tasks_and_taps_record_the_same_messages(site: JournalSite) -> None:
     assert {tuple(each[name] for name in keys) for each in before} == originals
     assert all("src_part" not in each for each in after)
     assert {tuple(each[name] for name in keys[1:]) for each in after} == {original[1:] for original in originals}
-    assert site.process.stop() == 0
 
 
 def test_the_journal_shows_the_duplicates_of_a_host_killed_before_the_outcome(site: JournalSite) -> None:
@@ -103,7 +103,7 @@ def test_while_the_journal_is_unavailable_nothing_is_sent_and_no_delivery_is_los
         host.wait_until_ready()
         site.send("west/jobs", ServiceBusMessage("b", message_id="m"))
         host.wait_for(lambda: "jobs: the batch waits and is retried: journal task=jobs/" in host.log())
-        assert site.active("east/jobs") == 0
+        assert site.active("east/jobs") == 6
         with (
             running_azurite(tmp_path_factory.mktemp("azurite"), port) as storage,
             ContainerClient.from_connection_string(storage, site.container) as site.blobs,
@@ -112,7 +112,7 @@ def test_while_the_journal_is_unavailable_nothing_is_sent_and_no_delivery_is_los
             assert sent["outcome"] == "sent"
             (received,) = site.records("jobs", "source")
             assert "attempt" not in received
-            assert site.active("east/jobs") == 1
+            assert site.active("east/jobs") == 7
             assert host.stop() == 0
 
 
