@@ -17,13 +17,8 @@ RUNS: list[tuple[str, str, str]] = re.findall(
     r"<!-- run: (\S+) -->\n```sh\n(.*?)```\n\n```text\n(.*?)```\n", PAGE, re.DOTALL
 )
 
-# A page with several sites, and one with another kind of target. `make faults` runs those of the others, whose tasks
-# `test_patterns_*` and the fidelity table run with clients of the SDKs.
-_QUICK = {f"config/examples/{each}" for each in ("all-active", "hub-to-kafka")}
 # `make other-brokers` runs this one, which a page only links.
 WITH_BROKERS = "config/examples/queue-to-brokers"
-SLOW_RUNS = [run for run in RUNS if run[0] not in _QUICK]
-QUICK_RUNS = [run for run in RUNS if run[0] in _QUICK]
 
 
 def own_app(folder: Path) -> Shell:

@@ -4,7 +4,6 @@ import signal
 import socket
 from pathlib import Path
 
-import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from typer.testing import CliRunner
 
@@ -30,36 +29,28 @@ def written(folder: Path, **namespace: object) -> Path:
     return file
 
 
-def test_each_namespace_has_a_ready_line_in_file_order() -> None:
+def test_each_namespace_has_a_ready_line_in_file_order_with_its_own_connection_string() -> None:
     with broker(*CONFIGS) as process:
-        found = [READY.fullmatch(line) for line in process.lines(3)]
-        assert [match and match[1] for match in found] == ["sbemulatorns", "sbemulatorns", "emulatorNs1"]
-        assert len({match[3] for match in found if match}) == 3
-
-
-def test_the_connection_string_reaches_its_own_namespace() -> None:
-    with broker(*CONFIGS[:2]) as process:
-        west, east = (match[2] for line in process.lines(2) if (match := READY.fullmatch(line)))
-        with ServiceBusClient.from_connection_string(west) as client:
+        found = [match for line in process.lines(3) if (match := READY.fullmatch(line))]
+        assert [match[1] for match in found] == ["sbemulatorns", "sbemulatorns", "emulatorNs1"]
+        assert len({match[3] for match in found}) == 3
+        with ServiceBusClient.from_connection_string(found[0][2]) as client:
             with client.get_queue_sender("jobs-auxiliary") as sender:
                 sender.send_messages(ServiceBusMessage("hello"))
             with client.get_queue_receiver("jobs-auxiliary") as receiver:
                 assert [str(message) for message in receiver.peek_messages(5)] == ["hello"]
         with (
-            ServiceBusClient.from_connection_string(east) as client,
+            ServiceBusClient.from_connection_string(found[1][2]) as client,
             client.get_queue_receiver("jobs-auxiliary") as receiver,
         ):
             assert receiver.peek_messages(5) == []
+        assert_stops_soon_even_with_a_client(process, int(found[0][3]), signal.SIGTERM)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_soon_even_with_a_client(number: int) -> None:
-    with broker(*CONFIGS) as process:
-        match = READY.fullmatch(process.lines(3)[0])
-        assert match is not None
-        with socket.create_connection(("localhost", int(match[3]))) as idle:
-            idle.sendall(b"AMQP\x03\x01\x00\x00")
-            code, seconds = process.stop(number)
+def assert_stops_soon_even_with_a_client(process: BuswayProcess, port: int, number: int) -> None:
+    with socket.create_connection(("localhost", port)) as idle:
+        idle.sendall(b"AMQP\x03\x01\x00\x00")
+        code, seconds = process.stop(number)
     assert code == 0
     assert seconds < 8  # half a second on a machine with nothing else to do
 
@@ -72,6 +63,7 @@ def test_namespaces_without_a_port_get_consecutive_ports(tmp_path: Path) -> None
     configs = [written(tmp_path, Name="one"), written(tmp_path, Name="two", Port=own_port)]
     with broker(*configs, port=port) as process:
         found = [READY.fullmatch(line) for line in process.lines(2)]
+        assert_stops_soon_even_with_a_client(process, port, signal.SIGINT)
     assert [(match[1], match[3]) for match in found if match] == [("one", str(port)), ("two", str(own_port))]
 
 

@@ -72,7 +72,7 @@ class HeartbeatSite(Site):
             if is_reached(tasks) and code in (None, result.exit_code):
                 return tasks
             assert time.monotonic() < end, tasks
-            time.sleep(0.5)
+            time.sleep(1)
 
     def until_shown(self, start: str) -> str:
         """Return what `busway status` prints, once it starts so."""
@@ -83,7 +83,7 @@ class HeartbeatSite(Site):
             if result.exit_code == 1 and result.stdout.startswith(start):
                 return result.stdout
             assert time.monotonic() < end, result.output
-            time.sleep(0.5)
+            time.sleep(1)
 
     def set_status(self, site: str, topic: str, status: str) -> None:
         with administration_client(site.upper(), self.settings) as client:

@@ -68,7 +68,9 @@ def points(collector: Collector, name: str) -> tuple[Any, list[Any]]:
     return metric, list(getattr(metric, str(metric.WhichOneof("data"))).data_points)
 
 
-def test_spans_continue_the_trace_of_each_message_and_a_log_line_has_each_batch(site: Site, collector: Collector) -> None:
+def test_spans_continue_the_trace_of_each_message_and_a_log_line_has_each_batch(
+    site: Site, collector: Collector
+) -> None:
     with site.running_host(**over_otlp(collector)) as running:
         site.send(
             "west/orders",
