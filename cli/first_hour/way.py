@@ -52,7 +52,7 @@ class Way:
     async def send(self, count: int) -> None:
         """Send *count* messages to the source, in ten sessions if it has sessions; raises BuswayError."""
         source = self.task.source
-        for error in await self._send(source.connection, source.queue or source.topic or "", count):
+        for error in await self._send(source.connection, source.sent_to, count):
             raise error
 
     async def send_keyed(self, alias: str, queue: str, count: int) -> list[BuswayError]:

@@ -71,9 +71,8 @@ class Passages:
 
     async def _send(self, probe: Probe) -> BuswayError | None:
         source = probe.route.task.source
-        entity = source.queue or source.topic or source.hub or ""
         output = self._outputs[source.connection]
-        (error,) = await output.send(entity, [probe.outgoing], timeout_seconds=_SEND_SECONDS)
+        (error,) = await output.send(source.sent_to, [probe.outgoing], timeout_seconds=_SEND_SECONDS)
         return error
 
     async def _watched(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:

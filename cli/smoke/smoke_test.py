@@ -157,7 +157,7 @@ class SmokeTest:
     def _show(self, probes: Sequence[Probe], untried: Sequence[Report]) -> None:
         for probe in probes:
             source = probe.route.task.source
-            start = f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}"
+            start = f"{self._configuration.site(source.connection)}/{source.sent_to}"
             target = probe.route.target
             end = f"{self._configuration.site(target.connection)}/{target.entity}"
             properties = "".join(f" {name}={value}" for name, value in probe.properties.items())

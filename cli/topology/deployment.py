@@ -110,8 +110,7 @@ def _uses(configuration: Configuration) -> _Uses:
         uses[configuration.connections[target.connection].key]["sends"][place] = None
     for source in (task.source for task in configuration.tasks if task.heartbeat is not None):
         kind = "queues" if source.queue is not None else "topics" if source.topic is not None else "hubs"
-        name = source.queue or source.topic or source.hub or ""
-        uses[configuration.connections[source.connection].key]["sends"][kind, name] = None
+        uses[configuration.connections[source.connection].key]["sends"][kind, source.sent_to] = None
     journal = configuration.journal
     if journal is not None and journal.event_hub is not None:
         place = ("hubs", journal.event_hub.hub)

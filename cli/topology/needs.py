@@ -22,9 +22,7 @@ from shared.errors import ConfigError, Problem
 from shared.line.deadline import DEFAULT_HOLD
 from shared.message.heartbeat import ENTITY, HIDING
 from shared.review.deliveries import OUTAGE
-from shared.review.known_properties import key_of
-from shared.rules import parse_action
-from shared.rules.syntax import Scope, Set
+from shared.review.known_properties import SESSION_ID, assigned
 from shared.tasks.files import Configuration
 from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics, hiding, source_rule
 from shared.tasks.journal_models import TapFile
@@ -141,7 +139,7 @@ class _Collector:
                 present = target.needs.get("requires_session")
                 if present is None or not present.must:
                     is_kept = task.source.sessions and route.via == "sdk"
-                    has_sessions = is_kept or sets_session_id(route.action)
+                    has_sessions = is_kept or SESSION_ID in assigned(route.action)
                     has_sessions = has_sessions and (present is None or present.value is True)
                     reason = f"{task.task} sends session ids" if has_sessions else "not all senders set session ids"
                     target.needs["requires_session"] = Need(has_sessions, reason)
@@ -310,22 +308,13 @@ class _Collector:
         for task in self.configuration.tasks:
             source = task.source
             kind = Kind.QUEUE if source.queue else Kind.TOPIC if source.topic else Kind.HUB
-            name = Name(kind, (source.queue or source.topic or source.hub or "",))
+            name = Name(kind, (source.sent_to,))
             for _, _, _, target in task.branches():
                 here, there = connections[source.connection].key, connections[target.connection].key
                 is_same = target.kind == kind and target.entity.lower() == name.parts[0].lower()
                 if is_same and here != there and {here, there} <= self.namespaces.keys():
                     first, second = sorted((here, there))
                     yield first, second, name
-
-
-def sets_session_id(action: str | None) -> bool:
-    """Return whether an action gives messages a session id."""
-    statements = () if action is None else parse_action(action).statements
-    return any(
-        isinstance(statement, Set) and key_of(statement.property) == (Scope.SYSTEM, "sessionid")
-        for statement in statements
-    )
 
 
 def deliveries_for(hold: timedelta) -> int:

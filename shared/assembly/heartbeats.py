@@ -38,7 +38,6 @@ def heartbeat_schedule(configuration: Configuration) -> str | None:
 def _routes(task: TaskFile, output: Output, recorder: TaskRecorder) -> Iterator[HeartbeatRoute]:
     source, options = task.source, task.heartbeat
     every = 0.0 if options is None else options.every.total_seconds()
-    entity = source.queue or source.topic or source.hub or ""
     partition = str(source.partitions[0]) if source.partitions else None
     for number in range(len(task.branches())):
-        yield HeartbeatRoute(task.task, number, every, output, entity, source.sessions, partition, recorder)
+        yield HeartbeatRoute(task.task, number, every, output, source.sent_to, source.sessions, partition, recorder)

@@ -138,7 +138,7 @@ class Journals:
             watched=self._origin(task.source),
             is_hub_watched=task.source.hub is not None,
             place=self._origin(file.source),
-            target=f"{self._configuration.site(source.connection)}/{source.queue or source.topic or source.hub}",
+            target=f"{self._configuration.site(source.connection)}/{source.sent_to}",
             is_hub=file.source.hub is not None,
             has_same_numbers=is_same_entity(file, task),
             is_peek=file.tap.peek is not None,

@@ -231,7 +231,7 @@ def source_attributes(file: TaskFile, configuration: Configuration) -> dict[str,
         names.TASK: file.task,
         names.SOURCE: f"{configuration.site(source.connection)}/{source.entity}",
         names.SYSTEM: configuration.connections[source.connection].end.system,
-        names.DESTINATION: source.queue or source.topic or source.hub or source.webhook,
+        names.DESTINATION: source.sent_to or source.webhook,
         names.SUBSCRIPTION: source.subscription,
         names.CONSUMER_GROUP: (source.consumer_group or DEFAULT_CONSUMER_GROUP) if is_hub else None,
     }

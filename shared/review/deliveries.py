@@ -7,15 +7,12 @@ from math import ceil
 from shared.review import checks
 from shared.review.entities import Queue, Subscription, Topic
 from shared.review.findings import Finding
-from shared.review.known_properties import key_of
+from shared.review.known_properties import MESSAGE_ID, assigned
 from shared.review.network import Network
-from shared.rules import parse_action
-from shared.rules.syntax import Scope
 from shared.tasks.models import TaskFile
 from shared.tasks.options import StampedLife
 from shared.tasks.routes import Branch
 
-_MESSAGE_ID = (Scope.SYSTEM, "messageid")
 OUTAGE = timedelta(days=3)
 """What a source is to outlast without losing messages to its dead-letter queue."""
 
@@ -26,23 +23,21 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _attempts(network, task)
         yield from _time_to_live(network, task)
         yield from _lives(network, task)
-        topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
-        yield from _order(topic, None, network.label(task.source), network.place(task, "source"))
+        source = task.source
+        yield from _order(network.topic(source), None, network.label(source), network.place(task, "source"))
         for branch in task.branches():
-            connection, target = network.connection(branch.target.connection), branch.target
-            taker = network.entities.taker(connection, target)
+            target, place = branch.target, network.place(task, branch.path)
+            taker = network.taker(target)
             if taker is not None:
-                place = network.place(task, branch.path)
                 if branch.route.via == "sdk":  # a binding cannot set an id
                     yield from _duplicates(network, task, branch, taker, place)
                 yield from _sizes(network, task, branch, taker, place)
-                queue = network.entities.queue(connection, target.queue)
-                yield from _order(network.entities.topic(connection, target.topic), queue, network.label(target), place)
+                yield from _order(network.topic(target), network.queue(target), network.label(target), place)
 
 
 def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
     source = task.source
-    deliverer = network.entities.deliverer(network.connection(source.connection), source)
+    deliverer = network.deliverer(source)
     if deliverer is None or source.dead_letter:
         return
     lock, hold = deliverer.lock_duration, max(task.limits.hold, deliverer.lock_duration)
@@ -56,15 +51,12 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 def _lives(network: Network, task: TaskFile) -> Iterator[Finding]:
     """Yield the entities of a task that delete themselves (azure-service-bus 439)."""
-    source, here = task.source, network.connection(task.source.connection)
+    source = task.source
     used: list[tuple[str, str, Queue | Subscription | Topic | None]] = [
-        ("source", network.label(source), network.entities.deliverer(here, source)),
-        ("source", f"the topic of {network.label(source)}", network.entities.topic(here, source.topic)),
+        ("source", network.label(source), network.deliverer(source)),
+        ("source", f"the topic of {network.label(source)}", network.topic(source)),
     ]
-    ends = [(branch.path, branch.target) for branch in task.branches()]
-    for path, target in ends if task.rejects is None else [*ends, ("rejects", task.rejects)]:
-        taker = network.entities.taker(network.connection(target.connection), target)
-        used.append((path, network.label(target), taker))
+    used += [(path, network.label(target), network.taker(target)) for path, target in task.ends()]
     for path, label, entity in used:
         if entity is not None and entity.auto_delete_on_idle is not None:
             seen = f"{label} is deleted once it was idle for {entity.auto_delete_on_idle}"
@@ -87,17 +79,19 @@ def _session_functions(network: Network) -> int:
 def _duplicates(
     network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str
 ) -> Iterator[Finding]:
-    target, action = network.label(branch.target), branch.route.action
+    target = network.label(branch.target)
     if not taker.requires_duplicate_detection:
         yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
         return
     if taker.enable_partitioning:
         yield Finding(checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
     window = taker.duplicate_detection_history_time_window
-    if network.target_node(branch.target) == network.source_node(task.source) and not _sets_id(action):
+    if network.target_node(branch.target) == network.source_node(task.source) and MESSAGE_ID not in assigned(
+        branch.route.action
+    ):
         seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
         yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
-    deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
+    deliverer = network.deliverer(task.source)
     # A dead-letter queue does not limit the number of deliveries.
     if deliverer is not None and not task.source.dead_letter:
         horizon = deliverer.lock_duration * min(deliverer.max_delivery_count, ceil(OUTAGE / task.limits.hold))
@@ -107,25 +101,15 @@ def _duplicates(
 
 
 def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str) -> Iterator[Finding]:
-    here = network.connection(task.source.connection)
-    target_namespace = network.entities.namespace(network.connection(branch.target.connection))
-    home = network.entities.namespace(here)
-    source = network.entities.queue(here, task.source.queue) or network.entities.topic(here, task.source.topic)
-    if home is None or target_namespace is None or source is None:
+    home, there = network.namespace(task.source), network.namespace(branch.target)
+    source = network.queue(task.source) or network.topic(task.source)
+    if home is None or there is None or source is None:
         return
-    largest, taken = (
-        source.max_message_size or home.max_message_size,
-        taker.max_message_size or target_namespace.max_message_size,
-    )
+    largest = source.max_message_size or home.max_message_size
+    taken = taker.max_message_size or there.max_message_size
     if taken < largest:
         seen = f"accepts {taken} bytes, {network.label(task.source)} up to {largest}"
         yield Finding(checks.SMALLER_MESSAGES, place, seen)
-
-
-def _sets_id(action: str | None) -> bool:
-    return action is not None and any(
-        key_of(statement.property) == _MESSAGE_ID for statement in parse_action(action).statements
-    )
 
 
 def _time_to_live(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -161,7 +145,7 @@ def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
     if granted is None:
         return
     for branch in task.branches():
-        taker = network.entities.taker(network.connection(branch.target.connection), branch.target)
+        taker = network.taker(branch.target)
         default = None if taker is None else taker.default_message_time_to_live
         if default is not None and default < granted:
             seen = f"{network.label(branch.target)} keeps a message for at most {default}, the task grants {granted}"
@@ -172,9 +156,8 @@ def _granted(network: Network, task: TaskFile) -> timedelta | None:
     """Return the time to live of a copy: as stamped, or as at the source; None if unknown."""
     if isinstance(task.ttl, StampedLife):
         return task.ttl.stamp
-    deliverer = network.entities.deliverer(network.connection(task.source.connection), task.source)
+    deliverer, topic = network.deliverer(task.source), network.topic(task.source)
     if deliverer is None:
         return None
-    topic = network.entities.topic(network.connection(task.source.connection), task.source.topic)
     lives = [deliverer.default_message_time_to_live, None if topic is None else topic.default_message_time_to_live]
     return min((live for live in lives if live is not None), default=timedelta.max)

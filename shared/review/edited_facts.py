@@ -6,14 +6,12 @@ from shared.editors.filter import FilterStep
 from shared.editors.partition import PartitionOptions, PartitionStep
 from shared.editors.properties import PropertiesOptions, PropertiesStep
 from shared.editors.validate import ValidateStep
-from shared.review.known_properties import Facts, Key, Unknown, applied
+from shared.review.known_properties import PARTITION_KEY, SESSION_ID, Facts, Key, Unknown, applied
 from shared.rules import SqlFilter, parse_action, parse_filter
 from shared.rules.syntax import Scope
 from shared.tasks.steps import EditorStep
 
 HISTORY = "repl-"
-SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
-PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
 _CONTENT_TYPE: Key = (Scope.SYSTEM, "contenttype")
 _KEPT = frozenset((SESSION_ID, PARTITION_KEY))
 

@@ -10,7 +10,6 @@ from typing import Protocol, cast
 
 from shared.rules import Rule
 from shared.tasks.models import Connection
-from shared.tasks.routes import Target
 from shared.tasks.source import Source
 
 
@@ -111,12 +110,6 @@ class Entities:
         """Return the namespace of *connection*, None if unknown."""
         return self._namespaces.get(connection.key)
 
-    def deliverer(self, connection: Connection, source: Source) -> Queue | Subscription | None:
-        """Return the queue or subscription of *source*, None for a hub or if unknown."""
-        if source.queue is not None:
-            return self.queue(connection, source.queue)
-        return self.subscription(connection, source)
-
     def subscription(self, connection: Connection, source: Source) -> Subscription | None:
         """Return the subscription of *source*, None for another entity or if unknown."""
         topic = self.topic(connection, source.topic)
@@ -124,10 +117,6 @@ class Entities:
             return None
         place = (connection.key, "topics", topic.name.lower())
         return self._find(place, topic.subscriptions, source.subscription)
-
-    def taker(self, connection: Connection, target: Target) -> Queue | Topic | None:
-        """Return the queue or topic of *target*, None for a hub or if unknown."""
-        return self.queue(connection, target.queue) or self.topic(connection, target.topic)
 
     def queue(self, connection: Connection, name: str | None) -> Queue | None:
         """Return the queue of this name."""

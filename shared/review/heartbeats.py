@@ -36,18 +36,14 @@ def findings(network: Network) -> Iterator[Finding]:
 
 def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
     for target in dict.fromkeys(heartbeat_targets(task)):
-        connection = network.connection(target.connection)
-        if target.entity != ENTITY or network.entities.namespace(connection) is None:
-            continue
-        if network.entities.topic(connection, target.topic) is None and (
-            network.entities.hub(connection, target.hub) is None
-        ):
+        is_beside = target.entity == ENTITY and network.namespace(target) is not None
+        if is_beside and network.topic(target) is None and network.hub(target) is None:
             seen = f"{network.configuration.site(target.connection)} has no {target.kind} {ENTITY}"
             yield Finding(checks.ENTITY_MISSING, network.place(task, "heartbeat"), seen)
 
 
 def _not_taken(network: Network, task: TaskFile) -> Iterator[Finding]:
-    subscription = network.entities.subscription(network.connection(task.source.connection), task.source)
+    subscription = network.subscription(task.source)
     sent = _samples(task.task)[0]
     if subscription is not None and not _selects(subscription, sent):
         seen = f"{network.label(task.source)} does not select them"

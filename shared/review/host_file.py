@@ -127,12 +127,9 @@ def _batch(host: HostFile, task: TaskFile) -> tuple[int, str]:
 
 def _bytes(network: Network, host: HostFile, task: TaskFile) -> int:
     """Return the size of the largest batch of *task*, 0 if the size of a message is unknown."""
-    connection = network.connection(task.source.connection)
-    namespace = network.entities.namespace(connection)
+    namespace = network.namespace(task.source)
     if namespace is None:
         return 0
-    entity = network.entities.queue(connection, task.source.queue) or network.entities.topic(
-        connection, task.source.topic
-    )
+    entity = network.queue(task.source) or network.topic(task.source)
     message = (None if entity is None else entity.max_message_size) or namespace.max_message_size
     return message * _batch(host, task)[0]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import assert_never
 
 from shared.amqp.values import NULL, Value
-from shared.rules import SYSTEM_PROPERTIES, Action, RuleEvaluationError
+from shared.rules import SYSTEM_PROPERTIES, Action, RuleEvaluationError, parse_action
 from shared.rules.conditions import compile_condition
 from shared.rules.conversion import converted
 from shared.rules.expressions import compile_expression
@@ -101,6 +101,17 @@ def key_of(node: Property) -> Key:
     if node.scope is Scope.SYSTEM and name in SYSTEM_PROPERTIES:
         return node.scope, SYSTEM_PROPERTIES[name].name.lower()
     return node.scope, name
+
+
+MESSAGE_ID: Key = (Scope.SYSTEM, "messageid")
+SESSION_ID: Key = (Scope.SYSTEM, "sessionid")
+PARTITION_KEY: Key = (Scope.SYSTEM, "partitionkey")
+
+
+def assigned(action: str | None) -> dict[Key, Expression]:
+    """Return the properties that an action sets, with what it sets each of them to last."""
+    statements = () if action is None else parse_action(action).statements
+    return {key_of(each.property): each.expression for each in statements if isinstance(each, Set)}
 
 
 def outcomes(node: Predicate, facts: Facts) -> Outcomes:

@@ -21,7 +21,7 @@ from shared.message.metadata import (
     SEQUENCE,
 )
 from shared.review.edited_facts import after_editor, filter_of, is_history, parsed_filter
-from shared.review.entities import Entities
+from shared.review.entities import Entities, Hub, Namespace, Queue, Subscription, Topic
 from shared.review.known_properties import (
     Facts,
     Key,
@@ -80,6 +80,36 @@ class Network:
                 self._senders.setdefault(self.target_node(branch.target), []).append((task, branch))
         self._selections = {task.task: self._selections_of(task) for task in self.tasks}
 
+    # Entities, as far as they are known
+
+    def queue(self, end: Source | Target) -> Queue | None:
+        """Return the queue that a source or target names, None if unknown."""
+        return self.entities.queue(self.connection(end.connection), end.queue)
+
+    def topic(self, end: Source | Target) -> Topic | None:
+        """Return the topic that a source or target names, None if unknown."""
+        return self.entities.topic(self.connection(end.connection), end.topic)
+
+    def taker(self, target: Target) -> Queue | Topic | None:
+        """Return the queue or topic of *target*, None for a hub or if unknown."""
+        return self.queue(target) or self.topic(target)
+
+    def hub(self, end: Source | Target) -> Hub | None:
+        """Return the hub that a source or target names, None if unknown."""
+        return self.entities.hub(self.connection(end.connection), end.hub)
+
+    def subscription(self, source: Source) -> Subscription | None:
+        """Return the subscription of *source*, None for another entity or if unknown."""
+        return self.entities.subscription(self.connection(source.connection), source)
+
+    def deliverer(self, source: Source) -> Queue | Subscription | None:
+        """Return the queue or subscription of *source*, None for a hub or if unknown."""
+        return self.queue(source) or self.subscription(source)
+
+    def namespace(self, end: Source | Target) -> Namespace | None:
+        """Return the namespace of a source or target, None if unknown."""
+        return self.entities.namespace(self.connection(end.connection))
+
     # Names
 
     def connection(self, alias: str) -> Connection:
@@ -97,7 +127,7 @@ class Network:
 
     def source_node(self, source: Source) -> Node:
         """Return the entity that messages of *source* were sent to."""
-        return Node(self.connection(source.connection).key, (source.queue or source.topic or source.hub or "").lower())
+        return Node(self.connection(source.connection).key, source.sent_to.lower())
 
     def target_node(self, target: Target) -> Node:
         """Return the entity that *target* names."""
@@ -238,7 +268,7 @@ class Network:
         source = task.source
         if source.subscription is None:
             return [Selection(parse_filter("1 = 1"))]
-        deployed = self.entities.subscription(self.connection(source.connection), source)
+        deployed = self.subscription(source)
         if deployed is not None:
             return [Selection(rule.filter, rule.action) for rule in deployed.rules]
         if source.rule is None:

@@ -151,6 +151,6 @@ def _independent_readers(network: Network, node: Node) -> list[TaskFile]:
 
 def _detects_duplicates(network: Network, passage: Passage) -> bool:
     for _, branch in network.senders(passage.node):
-        taker = network.entities.taker(network.connection(branch.target.connection), branch.target)
+        taker = network.taker(branch.target)
         return taker is not None and taker.requires_duplicate_detection
     return False

@@ -6,15 +6,14 @@ from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.transcode import TranscodeStep
 from shared.review import checks
 from shared.review.findings import Finding
-from shared.review.known_properties import Facts, key_of, satisfied, unsatisfied
+from shared.review.known_properties import MESSAGE_ID, Facts, assigned, satisfied, unsatisfied
 from shared.review.network import Network
-from shared.rules import parse_action, parse_filter
-from shared.rules.syntax import And, NewId, Or, Predicate, Scope, Set
+from shared.rules import parse_filter
+from shared.rules.syntax import And, NewId, Or, Predicate
 from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
 
 _MOST_ALTERNATIVES = 24
-_MESSAGE_ID = (Scope.SYSTEM, "messageid")
 
 
 def findings(network: Network) -> Iterator[Finding]:
@@ -24,7 +23,7 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _bindings(network, task)
         yield from _envelopes(network, task)
         for index, route in enumerate(task.routes):
-            if route.action is not None and _gives_random_id(route.action):
+            if isinstance(assigned(route.action).get(MESSAGE_ID), NewId):
                 place = network.place(task, f"routes[{index}].action")
                 yield Finding(checks.RANDOM_ID, place, "sets sys.MessageId to newid()")
 
@@ -68,15 +67,6 @@ def _implies(condition: Predicate, earlier: Predicate) -> bool:
     return isinstance(earlier, Or) and any(_implies(condition, operand) for operand in earlier.operands)
 
 
-def _gives_random_id(text: str) -> bool:
-    return any(
-        isinstance(statement, Set)
-        and key_of(statement.property) == _MESSAGE_ID
-        and isinstance(statement.expression, NewId)
-        for statement in parse_action(text).statements
-    )
-
-
 _BINARY = frozenset(("compress", "encrypt", "re-encrypt"))
 _NEEDS_RESULT = frozenset(("deduplicate", "verify-chain"))
 _TEXT_FORMATS = frozenset(("json", "text"))
@@ -95,13 +85,10 @@ def _bindings(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _order(network: Network, task: TaskFile, end: Target, place: str) -> Iterator[Finding]:
-    target = network.label(end)
-    queue = network.entities.queue(network.connection(end.connection), end.queue)
-    topic = network.entities.topic(network.connection(end.connection), end.topic)
-    subscriptions = () if topic is None else topic.subscriptions
-    if (queue is not None and queue.requires_session) or any(
-        subscription.requires_session for subscription in subscriptions
-    ):
+    target, queue, topic = network.label(end), network.queue(end), network.topic(end)
+    takers = [] if queue is None else [queue.requires_session]
+    takers += [] if topic is None else [subscription.requires_session for subscription in topic.subscriptions]
+    if any(takers):
         yield Finding(checks.BINDING_WITHOUT_SESSION, f"{place}.target", f"{target} requires sessions")
     has_keys = any(step.verb() == "partition" for step in task.editors)
     if task.source.sessions or task.source.hub is not None or has_keys:
@@ -125,7 +112,7 @@ def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterat
     needs = []
     if task.ttl != "keep":
         needs.append("`ttl` of this task sets a time to live")
-    taker = network.entities.taker(network.connection(end.connection), end)
+    taker = network.taker(end)
     if taker is not None and taker.requires_duplicate_detection:
         needs.append(f"{target} detects duplicates by message id")
     for reader in network.readers(network.target_node(end)):

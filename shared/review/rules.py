@@ -7,7 +7,7 @@ from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
 from shared.review import checks
 from shared.review.findings import Finding
-from shared.review.known_properties import Facts, Key, key_of, satisfied
+from shared.review.known_properties import Facts, Key, assigned, key_of, satisfied
 from shared.review.network import Network, mark_keys
 from shared.rules import (
     Action,
@@ -20,7 +20,7 @@ from shared.rules import (
     quoted_values,
 )
 from shared.rules.operators import compare
-from shared.rules.syntax import Comparison, In, Literal, Property, Scope, Set
+from shared.rules.syntax import Comparison, In, Literal, Property, Scope
 from shared.tasks.heartbeats import source_rule
 from shared.tasks.models import TaskFile
 from shared.tasks.steps import EditorStep
@@ -55,7 +55,7 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
     if not _selects(task, frozenset()):
         yield Finding(checks.RULE_NEVER_TRUE, place, f"no message satisfies {rule.filter}")
         return
-    own = {} if rule.action is None else dict(_constants(parse_action(rule.action)))
+    own = dict(_constants(rule.action))
     compared = list(_comparisons(parse_filter(rule.filter).condition))
     for key, mark in own.items():
         # A rule that compares the property with another value than the mark expects applications to set it.
@@ -73,14 +73,16 @@ def _selects(task: TaskFile, absent: frozenset[Key]) -> bool:
 
 def _is_given(network: Network, key: Key) -> bool:
     """Return whether a task that sets the property *key* also sends messages without it."""
-    setting = (task for task in network.tasks if any(key in mark_keys(action) for action in _actions(task)))
+    setting = (
+        task for task in network.tasks if any(key in mark_keys(parse_action(text)) for _, text in _action_texts(task))
+    )
     return any(_selects(task, frozenset([key])) for task in setting)
 
 
 def _deployed(network: Network, task: TaskFile) -> Iterator[Finding]:
     """Yield the differences between the rules of the subscription and the declared rule."""
     source = task.source
-    subscription = network.entities.subscription(network.connection(source.connection), source)
+    subscription = network.subscription(source)
     if subscription is None or source.dead_letter:
         return
     place = network.place(task, "source.subscription")
@@ -118,7 +120,7 @@ def _types(network: Network) -> Iterator[Finding]:
     """Yield comparisons of a property with a value of a type that no action sets."""
     given: dict[Key, list[Value]] = {}
     for task in network.tasks:
-        for key, value in (pair for action in _actions(task) for pair in _constants(action)):
+        for key, value in (pair for _, text in _action_texts(task) for pair in _constants(text)):
             given.setdefault(key, []).append(value)
     for key in [
         key for key in given if any(_may_set(editor, key) for task in network.tasks for editor in task.editors)
@@ -133,13 +135,11 @@ def _types(network: Network) -> Iterator[Finding]:
                     yield Finding(checks.MARK_OF_ANOTHER_TYPE, network.place(task, path), seen)
 
 
-def _constants(action: Action) -> Iterator[tuple[Key, Value]]:
+def _constants(action: str | None) -> Iterator[tuple[Key, Value]]:
     """Yield the application properties that *action* sets to constants."""
-    for statement in action.statements:
-        if isinstance(statement, Set) and isinstance(statement.expression, Literal):
-            key, value = key_of(statement.property), statement.expression.value
-            if key[0] is Scope.USER and value.payload is not None:
-                yield key, value
+    for key, expression in assigned(action).items():
+        if key[0] is Scope.USER and isinstance(expression, Literal) and expression.value.payload is not None:
+            yield key, expression.value
 
 
 def _comparisons(node: object) -> Iterator[tuple[Key, Value]]:
@@ -166,10 +166,6 @@ def _conditions(task: TaskFile) -> Iterator[tuple[str, str]]:
     for index, route in enumerate(task.routes):
         if route.when is not None:
             yield f"routes[{index}].when", route.when
-
-
-def _actions(task: TaskFile) -> Iterator[Action]:
-    yield from (parse_action(text) for _, text in _action_texts(task))
 
 
 def _action_texts(task: TaskFile) -> Iterator[tuple[str, str]]:

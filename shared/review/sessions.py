@@ -5,12 +5,11 @@ from collections.abc import Iterator
 from shared.editors.chain import ChainStep
 from shared.editors.verify_chain import VerifyChainStep
 from shared.review import checks
-from shared.review.edited_facts import PARTITION_KEY, SESSION_ID, after_editor, filter_of
+from shared.review.edited_facts import after_editor, filter_of
 from shared.review.findings import Finding
-from shared.review.known_properties import Facts, Unknown, key_of, satisfied, unsatisfied
+from shared.review.known_properties import PARTITION_KEY, SESSION_ID, Facts, Unknown, assigned, satisfied, unsatisfied
 from shared.review.network import Network
-from shared.review.paths import Node
-from shared.rules import parse_action, parse_filter
+from shared.rules import parse_filter
 from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target
 
@@ -19,7 +18,7 @@ def findings(network: Network) -> Iterator[Finding]:
     """Yield the tasks with sessions on one side only."""
     for task in network.tasks:
         source = task.source
-        deliverer = network.entities.deliverer(network.connection(source.connection), source)
+        deliverer = network.deliverer(source)
         if deliverer is not None and not source.dead_letter and deliverer.requires_session != source.sessions:
             has = "requires" if deliverer.requires_session else "does not require"
             seen = f"{network.label(source)} {has} sessions, the task says `sessions: {str(source.sessions).lower()}`"
@@ -31,7 +30,7 @@ def findings(network: Network) -> Iterator[Finding]:
             if source.sessions and required == {False}:
                 seen = f"nothing at {label} requires the sessions of {network.label(source)}"
                 yield Finding(checks.ORDER_LOST, place, seen)
-            elif not source.sessions and True in required and not _sets_session(route.action):
+            elif not source.sessions and True in required and SESSION_ID not in assigned(route.action):
                 # A dead-letter sub-queue has no sessions, but dead letters of an entity with sessions have session ids.
                 if source.dead_letter and deliverer is not None and deliverer.requires_session:
                     continue
@@ -54,7 +53,7 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
             yield f"editors[{index}]", f"{step.verb()} needs order, but {source} has no sessions"
     for branch in task.branches():
         label = network.label(branch.target)
-        if _sets_session(branch.route.action) and True in _required(network, branch.target):
+        if SESSION_ID in assigned(branch.route.action) and True in _required(network, branch.target):
             yield f"routes[{branch.number}].action", f"sets session ids for {label}, but {source} has no sessions"
         elif isinstance(branch.target.partition, int):
             seen = f"sends everything to one partition of {label}, and {source} has no sessions"
@@ -63,7 +62,7 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
     if task.rejects is not None:
-        queue = network.entities.queue(network.connection(task.rejects.connection), task.rejects.queue)
+        queue = network.queue(task.rejects)
         if queue is not None and queue.requires_session:
             seen = f"{network.label(task.rejects)} requires sessions"
             yield Finding(checks.REJECTS_NEED_SESSION, network.place(task, "rejects"), seen)
@@ -76,22 +75,13 @@ def _required(network: Network, target: Target) -> set[bool]:
     If the entities are unknown, the tasks that receive from *target* show it: for a queue, or for their own
     subscriptions.
     """
-    connection = network.connection(target.connection)
-    queue = network.entities.queue(connection, target.queue)
+    queue, topic = network.queue(target), network.topic(target)
     if queue is not None:
         return {queue.requires_session}
-    topic = network.entities.topic(connection, target.topic)
     if topic is not None:
         return {subscription.requires_session for subscription in topic.subscriptions}
-    return _declared_by_tasks(network, network.target_node(target))
-
-
-def _declared_by_tasks(network: Network, node: Node) -> set[bool]:
-    return {
-        task.source.sessions
-        for task in network.readers(node)
-        if task.source.hub is None and not task.source.dead_letter
-    }
+    sources = [task.source for task in network.readers(network.target_node(target))]
+    return {source.sessions for source in sources if source.hub is None and not source.dead_letter}
 
 
 def _takes_without_session(task: TaskFile, index: int) -> bool:
@@ -113,9 +103,3 @@ def _takes_without_session(task: TaskFile, index: int) -> bool:
         found = [then for facts in found for then in unsatisfied(parse_filter(route.when).condition, facts)]
     when = task.routes[index].when
     return any(when is None or satisfied(parse_filter(when).condition, facts) for facts in found)
-
-
-def _sets_session(action: str | None) -> bool:
-    return action is not None and any(
-        key_of(statement.property) == SESSION_ID for statement in parse_action(action).statements
-    )

@@ -14,14 +14,11 @@ def findings(network: Network) -> Iterator[Finding]:
     """Yield the findings on sources, hubs and targets of rejected messages."""
     yield from _competitors(network)
     for tap in network.configuration.taps:
-        if network.entities.namespace(network.connection(tap.source.connection)) is not None:
-            missing = _missing_part(network, tap.source)
-            if missing is not None:
-                seen = f"{network.configuration.site(tap.source.connection)} has no {missing}"
-                place = f"{network.configuration.place(tap)}: source"
-                yield Finding(checks.ENTITY_MISSING, place, seen)
+        yield from _missing(network, f"{network.configuration.place(tap)}: source", tap.source)
     for task in network.tasks:
-        yield from _missing(network, task)
+        yield from _missing(network, network.place(task, "source"), task.source)
+        for path, target in task.ends():
+            yield from _missing(network, network.place(task, path), target)
         yield from _partitions(network, task)
         yield from _forwarding(network, task)
         yield from _rejects(network, task)
@@ -44,34 +41,28 @@ def _competitors(network: Network) -> Iterator[Finding]:
             yield Finding(checks.COMPETING_TASKS, network.place(task, "source"), seen)
 
 
-def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
-    ends: list[tuple[str, Source | Target]] = [("source", task.source)]
-    ends += [(branch.path, branch.target) for branch in task.branches()]
-    if task.rejects is not None:
-        ends.append(("rejects", task.rejects))
-    for path, end in ends:
-        if network.entities.namespace(network.connection(end.connection)) is not None:
-            missing = _missing_part(network, end)
-            if missing is not None:
-                seen = f"{network.configuration.site(end.connection)} has no {missing}"
-                yield Finding(checks.ENTITY_MISSING, network.place(task, path), seen)
+def _missing(network: Network, place: str, end: Source | Target) -> Iterator[Finding]:
+    missing = None if network.namespace(end) is None else _missing_part(network, end)
+    if missing is not None:
+        seen = f"{network.configuration.site(end.connection)} has no {missing}"
+        yield Finding(checks.ENTITY_MISSING, place, seen)
 
 
 def _missing_part(network: Network, end: Source | Target) -> str | None:
     """Return the entity of *end* if its namespace does not have it."""
-    entities, connection = network.entities, network.connection(end.connection)
     if isinstance(end, Target) and end.address is not None:
         # For a broker of kind amqp that a namespace replaces.
+        entities, connection = network.entities, network.connection(end.connection)
         is_there = entities.queue(connection, end.address) or entities.topic(connection, end.address)
         return None if is_there else f"queue or topic {end.address}"
     if end.queue is not None:
-        return None if entities.queue(connection, end.queue) else f"queue {end.queue}"
+        return None if network.queue(end) else f"queue {end.queue}"
     if end.topic is not None:
-        if entities.topic(connection, end.topic) is None:
+        if network.topic(end) is None:
             return f"topic {end.topic}"
-        is_missing = isinstance(end, Source) and entities.subscription(connection, end) is None
+        is_missing = isinstance(end, Source) and network.subscription(end) is None
         return f"subscription {end.subscription} of {end.topic}" if is_missing and isinstance(end, Source) else None
-    hub = entities.hub(connection, end.hub)
+    hub = network.hub(end)
     if hub is None:
         return f"hub {end.hub}"
     group = end.consumer_group if isinstance(end, Source) else None
@@ -86,8 +77,7 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
         if source_count is not None and named >= source_count:
             seen = f"names partition {named}, {network.label(task.source)} has {source_count}, from 0"
             yield Finding(checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
-    ends = [(branch.path, branch.target) for branch in task.branches()]
-    for path, target in ends if task.rejects is None else [*ends, ("rejects", task.rejects)]:
+    for path, target in task.ends():
         target_count, partition = _partition_count(network, target), target.partition
         if target_count is None:
             continue
@@ -103,13 +93,13 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
 
 
 def _partition_count(network: Network, end: Source | Target) -> int | None:
-    hub = network.entities.hub(network.connection(end.connection), end.hub)
+    hub = network.hub(end)
     return None if hub is None else hub.partition_count
 
 
 def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
     source = task.source
-    deliverer = network.entities.deliverer(network.connection(source.connection), source)
+    deliverer = network.deliverer(source)
     if deliverer is None:
         return
     forwards_to = deliverer.forward_dead_lettered_messages_to if source.dead_letter else deliverer.forward_to
@@ -125,7 +115,7 @@ def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
             seen += "; one that a single target refuses is resent to all of them"
         yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
         return
-    taker = network.entities.taker(network.connection(task.rejects.connection), task.rejects)
+    taker = network.taker(task.rejects)
     if taker is not None and taker.requires_duplicate_detection:
         seen = f"{network.label(task.rejects)} detects duplicates"
         yield Finding(checks.REJECTS_DETECT_DUPLICATES, network.place(task, "rejects"), seen)

@@ -57,10 +57,7 @@ def _of_source(task: TaskFile, kind: Kind, journal: JournalFile | None, place: s
 
 
 def _of_targets(task: TaskFile, connections: Mapping[str, Connection], place: str) -> Iterator[Problem]:
-    targets = {branch.path: branch.target for branch in task.branches()}
-    if task.rejects is not None:
-        targets["rejects"] = task.rejects
-    for path, target in targets.items():
+    for path, target in task.ends():
         yield from _of_target(target, connections[target.connection].end, f"{place}: {path}")
     for branch in task.branches():
         is_text = connections[branch.target.connection].end.texts is not None

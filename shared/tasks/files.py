@@ -49,27 +49,17 @@ class Configuration:
 
     def hubs(self, alias: str) -> set[str]:
         """Return the hubs that the tasks name with a connection."""
-        ends: list[Source | Target] = [task.source for task in self.tasks]
-        ends += [target for task in self.tasks for target in task.targets()]
-        ends += [target for task in self.tasks for target in heartbeat_targets(task)]
-        ends += [tap.source for tap in self.taps]
-        return {end.hub for end in ends if end.connection == alias and end.hub is not None}
+        return {end.hub for end in self._ends() if end.connection == alias and end.hub is not None}
 
     def capabilities(self, alias: str) -> dict[str, str]:
         """Return `queue` or `topic` for each of these that tasks send to with a connection."""
-        targets = [target for task in self.tasks for target in (*task.targets(), *heartbeat_targets(task))]
-        return {
-            target.entity: target.kind
-            for target in targets
-            if target.connection == alias and target.kind in ("queue", "topic")
-        }
+        targets = [target for target in self._targets() if target.connection == alias]
+        return {target.entity: target.kind for target in targets if target.kind in ("queue", "topic")}
 
     def entities(self, holds: Holds) -> dict[str, set[str]]:
         """Return the entities that hold this and that tasks use, by the key of their connection."""
         names: dict[str, set[str]] = {}
-        ends: list[Source | Target] = [task.source for task in self.tasks]
-        ends += [target for task in self.tasks for target in task.targets()]
-        for end in ends:
+        for end in self._ends():
             connection = self.connections[end.connection]
             if connection.end.holds is holds:
                 names.setdefault(connection.key, set()).add(end.entity)
@@ -77,7 +67,14 @@ class Configuration:
 
     def sends_to(self, alias: str) -> bool:
         """Return whether a task has a target with a connection."""
-        return any(target.connection == alias for task in self.tasks for target in task.targets())
+        return any(target.connection == alias for target in self._targets())
+
+    def _targets(self) -> list[Target]:
+        return [target for task in self.tasks for target in (*task.targets(), *heartbeat_targets(task))]
+
+    def _ends(self) -> list[Source | Target]:
+        sources = [task.source for task in self.tasks] + [tap.source for tap in self.taps]
+        return [*sources, *self._targets()]
 
     def webhooks(self) -> dict[str, set[str]]:
         """Return the topics whose events tasks take by a webhook, by the key of each connection that may have some."""

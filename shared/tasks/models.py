@@ -235,9 +235,7 @@ class TaskFile(Strict):
 
     @model_validator(mode="after")
     def _sends_elsewhere(self) -> Self:
-        source = (self.source.connection, self.source.queue, self.source.topic, self.source.hub)
-        targets = [(target.connection, target.queue, target.topic, target.hub) for target in self.targets()]
-        if not self.source.dead_letter and source in targets:
+        if not self.source.dead_letter and any(map(self.source.gets, self.targets())):
             raise ValueError("sends to its own source, expected another entity")
         return self
 
@@ -333,7 +331,11 @@ class TaskFile(Strict):
                 found.append(Branch(f"routes[{index}].target{place}", index, route, target))
         return found
 
+    def ends(self) -> list[tuple[str, Target]]:
+        """Return every target of the task with its place in the file, `rejects` last."""
+        ends = [(branch.path, branch.target) for branch in self.branches()]
+        return ends if self.rejects is None else [*ends, ("rejects", self.rejects)]
+
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""
-        targets = [branch.target for branch in self.branches()]
-        return targets + ([self.rejects] if self.rejects is not None else [])
+        return [target for _, target in self.ends()]

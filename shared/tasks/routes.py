@@ -87,7 +87,8 @@ class Route(Strict):
     @model_validator(mode="after")
     def _has_different_targets(self) -> Self:
         names = [f"{target.entity} of {target.connection}" for target in self.targets]
-        twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+        earlier = [name.lower() for name in names]
+        twice = next((name for number, name in enumerate(names) if name.lower() in earlier[:number]), None)
         if twice is not None:
             raise ValueError(f"names {twice} twice, expected different targets")
         if self.via == "binding" and len(names) > 1:

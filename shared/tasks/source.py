@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from shared.editors.options import ActionText, FilterText, Strict
 from shared.line.text_form import Encoding
-from shared.tasks.routes import PartitionId
+from shared.tasks.routes import PartitionId, Target
 
 NAME = r"^[A-Za-z][A-Za-z0-9_-]{0,126}$"
 DEFAULT_CONSUMER_GROUP = "$Default"
@@ -65,16 +65,16 @@ class Source(Strict):
             raise ValueError(msg)
         if (self.topic is None) != (self.subscription is None):
             raise ValueError("has only one of topic and subscription, expected both")
-        if self.hub is None and self.consumer_group is not None:
-            raise ValueError("has consumer_group, expected only for a hub")
         if self.partitions is not None and (self.hub is None or self.consumer_group in {None, DEFAULT_CONSUMER_GROUP}):
             raise ValueError("has partitions, expected only for a hub with a consumer_group other than $Default")
-        if self.hub is None and self.binary_properties is not None:
-            raise ValueError("has binary_properties, expected only for a hub")
-        if self.hub is None and self.compacted:
-            raise ValueError("has compacted, expected only for a hub")
-        if self.hub is None and self.reader == "app":
-            raise ValueError("has `reader: app`, expected only for a hub")
+        given = {
+            "consumer_group": self.consumer_group is not None,
+            "binary_properties": self.binary_properties is not None,
+            "compacted": self.compacted,
+            "`reader: app`": self.reader == "app",
+        }
+        for option in (option for option, is_given in given.items() if is_given and self.hub is None):
+            raise ValueError(f"has {option}, expected only for a hub")
         if self.hub is not None and (self.dead_letter or self.sessions):
             raise ValueError("has dead_letter or sessions for a hub, expected only for a queue or subscription")
         if self.dead_letter and self.sessions:
@@ -97,6 +97,15 @@ class Source(Strict):
         """The entity's path in its namespace."""
         path = self.queue or self.hub or self.webhook or f"{self.topic}/Subscriptions/{self.subscription}"
         return path + self.sub_queue
+
+    @property
+    def sent_to(self) -> str:
+        """The name of the queue, topic or hub that its messages are sent to; empty for a webhook."""
+        return self.queue or self.topic or self.hub or ""
+
+    def gets(self, target: Target) -> bool:
+        """Return whether messages for *target* are sent there, by the same connection; names have no case."""
+        return (self.connection, self.sent_to.lower()) == (target.connection, target.entity.lower())
 
     @property
     def sub_queue(self) -> str:

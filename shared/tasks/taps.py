@@ -6,7 +6,6 @@ from shared.errors import Problem
 from shared.rules import parse_filter
 from shared.tasks.journal_models import JournalFile, TapFile
 from shared.tasks.models import TaskFile
-from shared.tasks.routes import Target
 from shared.tasks.source import Source
 
 _EVERYTHING = "1 = 1"
@@ -46,25 +45,16 @@ def is_same_entity(tap: TapFile, task: TaskFile) -> bool:
 
 
 def _looks_at(tap: TapFile, task: TaskFile) -> bool:
-    source = tap.source
-    seen = source.connection, source.queue, source.topic, source.hub
-    if tap.tap.side == "source":
-        taken = task.source
-        return bool(source.dead_letter) == bool(taken.dead_letter) and seen == (
-            *(taken.connection, taken.queue, taken.topic, taken.hub),
-        )
-    return seen in [(target.connection, target.queue, target.topic, target.hub) for target in task.targets()]
+    seen, taken = tap.source, task.source
+    if tap.tap.side == "target":
+        return any(map(seen.gets, task.targets()))
+    is_same = (seen.connection, seen.sent_to.lower()) == (taken.connection, taken.sent_to.lower())
+    return is_same and bool(seen.dead_letter) == bool(taken.dead_letter)
 
 
 def _sees_texts(tap: TapFile, task: TaskFile) -> bool:
-    """Return whether only output bindings send to the entity that *tap* reads."""
-    branches = [branch for branch in task.branches() if _is_at(tap.source, branch.target)]
-    return any(branch.route.via == "binding" for branch in branches)
-
-
-def _is_at(source: Source, target: Target) -> bool:
-    seen = source.connection, source.queue, source.topic, source.hub
-    return seen == (target.connection, target.queue, target.topic, target.hub)
+    """Return whether output bindings send to the entity that *tap* reads."""
+    return any(branch.route.via == "binding" for branch in task.branches() if tap.source.gets(branch.target))
 
 
 def _selecting_other_messages(tap: TapFile, task: TaskFile, place: str) -> Iterator[Problem]:

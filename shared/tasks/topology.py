@@ -21,69 +21,53 @@ type Retention = Annotated[timedelta, Field(strict=False, ge=timedelta(hours=1),
 type Deliveries = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class QueueSettings(Strict):
-    """Settings of a queue; what is left out is chosen for a new queue and kept in one that exists."""
-
+class _Delivering(Strict):
     sessions: bool | None = None
     """Whether sessions are required."""
     lock_duration: Lock | None = None
     """How long a receiver holds a message: 5s to 5m."""
     max_delivery_count: Deliveries | None = None
     """Deliveries after which a message is dead-lettered."""
+    dead_letter_expired: bool | None = None
+    """Whether expired messages are dead-lettered."""
+    forward_to: str | None = None
+    """Queue or topic to which messages are forwarded."""
+    forward_dead_letters_to: str | None = None
+    """Queue or topic to which dead letters are forwarded."""
+
+
+class _Holding(Strict):
     time_to_live: Duration | None = None
     """Longest life of a message."""
+
+
+class _Taking(_Holding):
     duplicate_detection: bool | None = None
     """Whether a second message with the same id is dropped."""
     duplicate_window: Window | None = None
     """How long ids are remembered: 20s to 7d."""
-    dead_letter_expired: bool | None = None
-    """Whether expired messages are dead-lettered."""
     partitioned: bool | None = None
     """Whether it is partitioned; cannot be changed."""
     max_size_mb: Annotated[int, Field(ge=1024, le=81920)] | None = None
     """Size in MiB."""
-    forward_to: str | None = None
-    """Queue or topic to which messages are forwarded."""
-    forward_dead_letters_to: str | None = None
-    """Queue or topic to which dead letters are forwarded."""
 
 
-class SubscriptionSettings(Strict):
+class QueueSettings(_Delivering, _Taking):
+    """Settings of a queue; what is left out is chosen for a new queue and kept in one that exists."""
+
+
+class SubscriptionSettings(_Delivering, _Holding):
     """Settings of a subscription, and its rule."""
 
-    sessions: bool | None = None
-    """Whether sessions are required."""
-    lock_duration: Lock | None = None
-    """How long a receiver holds a message: 5s to 5m."""
-    max_delivery_count: Deliveries | None = None
-    """Deliveries after which a message is dead-lettered."""
-    time_to_live: Duration | None = None
-    """Longest life of a message."""
-    dead_letter_expired: bool | None = None
-    """Whether expired messages are dead-lettered."""
     dead_letter_rule_errors: bool | None = None
     """Whether messages at which the rule fails are dead-lettered."""
-    forward_to: str | None = None
-    """Queue or topic to which messages are forwarded."""
-    forward_dead_letters_to: str | None = None
-    """Queue or topic to which dead letters are forwarded."""
     rule: Rule | None = None
     """The only rule; without it the subscription keeps what it has."""
 
 
-class TopicSettings(Strict):
+class TopicSettings(_Taking):
     """Settings of a topic, and its subscriptions."""
 
-    time_to_live: Duration | None = None
-    """Longest life of a message."""
-    duplicate_detection: bool | None = None
-    """Whether a second message with the same id is dropped."""
-    duplicate_window: Window | None = None
-    """How long ids are remembered: 20s to 7d."""
-    partitioned: bool | None = None
-    """Whether it is partitioned; cannot be changed."""
-    max_size_mb: Annotated[int, Field(ge=1024, le=81920)] | None = None
-    """Size in MiB."""
     subscriptions: Annotated[dict[str, SubscriptionSettings | None], Field(default_factory=dict)]
     """Subscriptions by name; null for one without settings."""
 
@@ -93,9 +77,7 @@ class HubSettings(Strict):
 
     partitions: Annotated[int, Field(ge=1, le=1024)] | None = None
     """Number of partitions; 4 for a new hub."""
-    retention: (
-        Annotated[timedelta, Field(strict=False, ge=timedelta(hours=1), le=timedelta(days=90)), AS_WRITTEN] | None
-    ) = None
+    retention: Retention | None = None
     """How long events are kept: 1h to 90d."""
     consumer_groups: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Consumer groups of applications."""

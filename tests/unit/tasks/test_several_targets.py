@@ -71,8 +71,8 @@ def test_a_route_has_one_target_or_a_list(tmp_path: Path) -> None:
             "routes[0].target[1].queu: unknown key",
         ),
         (
-            "target: [{connection: east, queue: a}, {connection: east, queue: a}]",
-            "routes[0]: names a of east twice, expected different targets",
+            "target: [{connection: east, queue: a}, {connection: east, queue: A}]",
+            "routes[0]: names A of east twice, expected different targets",
         ),
         (
             "target: [{connection: east, queue: a}, {connection: hubs, hub: A}]",

@@ -171,7 +171,7 @@ FAULTS = [
     ),
     (
         "target: {connection: east, queue: orders}",
-        "target: {connection: west, queue: orders}",
+        "target: {connection: west, queue: Orders}",
         "",
         "sends to its own source",
         "",
