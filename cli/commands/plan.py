@@ -32,8 +32,8 @@ def plan(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Write a Config.json for Microsoft's emulators for each connection, and a compose.yaml that runs "
-            "them, into FOLDER; what a file has besides stays. Read no namespace.",
+            help="Write a Config.json for Microsoft's emulators for each connection into FOLDER; what a file has "
+            "besides stays. Read no namespace.",
         ),
     ] = None,
 ) -> None:
@@ -63,9 +63,9 @@ def plan(
 
     configuration, needs = load_needs(config, connections or [])
     if config_json is not None:
-        from cli.topology.compose import write_emulators
+        from cli.topology.emulator_files import write_files
 
-        for line in write_emulators(configuration, needs, config_json):
+        for line in write_files(needs, config_json):
             typer.echo(line)
         return
     if as_bicep:
