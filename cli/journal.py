@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from cli.places import line_of
 from cli.silence import waits_for
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _DOWNLOADS = Path("build/trace")
 _STORAGE = "AzureWebJobsStorage"
 _HOUR = "%Y-%m-%dT%H"
+_SCOPE = "https://storage.azure.com/.default"
 # Somebody waits for it: ten seconds are enough to say that there is no answer.
 _PATIENCE = {"connection_timeout": 4, "read_timeout": 6, "retry_connect": 1, "retry_read": 0, "initial_backoff": 1}
 
@@ -55,17 +57,15 @@ def check_answers(address: str, storage: str | None) -> None:
         return
     from azure.core.exceptions import AzureError
 
-    from busway_reconcile.read.staging import JournalUnreachable, container, listed
+    from busway_reconcile.read.staging import JournalUnreachable, listed
 
-    client, prefix = container(address, storage, **_PATIENCE)
-    url = client.url.partition("?")[0]
-    waits_for(f"the journal in {url}")
+    client, prefix = _opened(address, storage)
     try:
         next(listed(client, prefix), None)
     except JournalUnreachable as error:
         raise TargetUnavailable(str(error)) from error
     except AzureError as error:
-        raise TargetUnavailable(f"{url}: {type(error).__name__}") from error
+        raise TargetUnavailable(f"{_url(client)}: {type(error).__name__}") from error
 
 
 def removed_taps(folder: Path) -> list[str]:
@@ -104,12 +104,11 @@ def files_downloaded_before(journal: str | None, folder: Path, hours: Sequence[s
 
 
 def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path:
-    from busway_reconcile.read.staging import JournalUnreachable, container, stage
+    from busway_reconcile.read.staging import JournalUnreachable, stage
 
-    client, prefix = container(address, storage, **_PATIENCE)
+    client, prefix = _opened(address, storage)
     os.umask(0o077)  # the files name messages
     folder = _folder_of(client, prefix)
-    waits_for(f"the journal in {client.url.partition('?')[0]}")
     try:
         stage(client, prefix, folder, hours=hours)
     except JournalUnreachable as error:
@@ -117,6 +116,26 @@ def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path
     return folder
 
 
+def _opened(address: str, storage: str | None) -> tuple["ContainerClient", str]:
+    """Return the client of a container, and the prefix in it; raises TargetUnavailable without a token."""
+    from azure.core.exceptions import ClientAuthenticationError
+
+    from busway_reconcile.read.staging import container
+
+    client, prefix = container(address, storage, **_PATIENCE)
+    waits_for(f"the journal in {_url(client)}")
+    if hasattr(client.credential, "get_token"):
+        try:
+            # The client itself would ask for one again and again, and each time takes many seconds.
+            client.credential.get_token(_SCOPE)
+        except ClientAuthenticationError as error:
+            raise TargetUnavailable(f"{_url(client)}: {line_of(error)}") from error
+    return client, prefix
+
+
 def _folder_of(client: "ContainerClient", prefix: str) -> Path:
-    name = f"{client.url.partition('?')[0]}/{prefix}"
-    return _DOWNLOADS / blake2b(name.encode(), digest_size=8).hexdigest()
+    return _DOWNLOADS / blake2b(f"{_url(client)}/{prefix}".encode(), digest_size=8).hexdigest()
+
+
+def _url(client: "ContainerClient") -> str:
+    return client.url.partition("?")[0]

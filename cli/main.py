@@ -1,5 +1,6 @@
 """The `busway` command: a table of its subcommands, each of which is imported when it runs, and the end of errors."""
 
+import logging
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -120,6 +121,8 @@ class _Commands(TyperGroup):
         from cli.silence import broken_silence
         from shared.errors import BuswayError
 
+        # The SDKs log the errors that they also raise; the command prints them once.
+        logging.getLogger("azure").addHandler(logging.NullHandler())
         try:
             with broken_silence(lambda: ctx.invoked_subcommand):
                 return super().invoke(ctx)

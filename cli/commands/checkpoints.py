@@ -36,7 +36,6 @@ def checkpoints(
         busway checkpoints telemetry-west-to-east --reset --yes
     """
     import asyncio
-    import logging
     import os
 
     from cli.checkpoints.blobs import opened_store
@@ -47,7 +46,6 @@ def checkpoints(
     from shared.resend.places import task_named
     from shared.tasks.files import load
 
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(config)
     file = task_named(task, configuration)
     if file is None or file.source.hub is None:

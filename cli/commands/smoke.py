@@ -54,15 +54,11 @@ def smoke(
 
         busway smoke --routes orders --yes
     """
-    import logging
-
     from cli.entities import beside, entities_of
     from cli.signals import run_until_signalled
     from cli.smoke.smoke_test import SmokeTest, routes_named
     from shared.tasks.files import load
 
-    # What fails is in the report, with its reason.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
     configuration = load(folder)
     entities = entities_of([*map(str, beside(folder))], configuration.connections)
     wanted = routes_named(routes or [], configuration)

@@ -43,7 +43,6 @@ def status(
     task is known to need attention, but not everything is known; or the configuration has problems.
     """
     import asyncio
-    import logging
     import os
     import shutil
     import sys
@@ -60,8 +59,6 @@ def status(
 
     configuration = load(folder)
     names = [file.task for file in tasks_named(tasks or [], configuration)]
-    # What fails is in the status, with its reason.
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
     reader = StatusReader(configuration, os.environ)
     health = Health.UNKNOWN
 

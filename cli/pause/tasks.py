@@ -1,7 +1,6 @@
 """Tasks that are paused or resumed side by side, each with its source."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -42,7 +41,6 @@ def steer(
     """
     configuration = load(folder)
     files = tasks_named(tasks, configuration)
-    logging.getLogger("azure").setLevel(logging.CRITICAL)
     waits_for("the storage of the status")
     _check(configuration, files, closes=closes)
     results = run_until_signalled(_all(configuration, files, work, uses_source=uses_source))

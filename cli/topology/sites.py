@@ -1,7 +1,6 @@
 """The namespaces of a configuration: how each is reached, and what it has."""
 
 import asyncio
-import logging
 import os
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 _SECONDS = 20.0
 _NOT_FOUND = "amqp:not-found"
-
-# The SDKs log the errors that they also raise; these commands print them once.
-logging.getLogger("azure").addHandler(logging.NullHandler())
 
 
 def open_client(alias: str, connection: Connection) -> "ServiceBusAdministrationClient":

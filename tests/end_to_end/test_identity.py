@@ -97,14 +97,16 @@ def test_records_of_kafka_are_forwarded_to_a_hub_without_a_connection_string(run
 def test_without_a_token_the_command_ends_with_one_line_that_says_what_to_do(run: Run) -> None:
     nobody: dict[str, str | None] = {"IDENTITY_HEADER": "wrong", "AZURE_TOKEN_CREDENTIALS": "ManagedIdentityCredential"}
     nobody["STREAM__fullyQualifiedNamespace"] = ADDRESS
-    for command in (
-        ["send", "west/orders", "x"],
-        ["send", "hubs/events", "x"],
-        ["receive", "stream/readings"],
-        ["forward", "stream/readings", "hubs/events", "--group", "g"],
+    journal = "https://account.blob.core.windows.net/journal"
+    for place, command in (
+        ("west/orders", ["send", "west/orders", "x"]),
+        ("hubs/events", ["send", "hubs/events", "x"]),
+        ("stream/readings", ["receive", "stream/readings"]),
+        ("stream/readings", ["forward", "stream/readings", "hubs/events", "--group", "g"]),
+        (journal, ["trace", "m", "--journal", journal]),
     ):
-        place, refused = command[1], run(*command, environment=nobody)
-        assert refused.exit_code == 1, place
+        refused = run(*command, environment=nobody)
+        assert refused.exit_code == (2 if place == journal else 1), place
         assert len(refused.stderr.splitlines()) == 1, refused.stderr
         assert refused.stderr.startswith(f"{place}: not authorized: "), refused.stderr
 
