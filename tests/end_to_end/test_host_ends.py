@@ -163,18 +163,7 @@ def test_timeout_kills_the_worker_and_everything_in_it(host: HostProcess, broker
     assert len(set(pids(host, "first")[:2])) == 2
 
 
-def test_death_of_the_worker_fails_what_is_in_flight_at_once(host: HostProcess, broker: RunningBroker) -> None:
-    send(broker, "second", "rest 3")
-    host.wait_for(lambda: host.bodies("second"))
-    send(broker, "first", "die")
-    host.wait_for(lambda: "first: invocation failed: the worker process ended unexpectedly" in host.log())
-    host.wait_for(lambda: "second: invocation failed: the worker process ended unexpectedly" in host.log())
-    host.wait_for(lambda: host.bodies("second done"))
-    assert len(set(pids(host, "second"))) >= 2
-    assert host.stop() == 0
-
-
-def test_good_message_is_completed_and_bad_one_retried_as_host_json_says(
+def test_good_message_is_completed_bad_one_retried_as_host_json_says_and_worker_that_dies_replaced(
     host: HostProcess, broker: RunningBroker
 ) -> None:
     """The function gets the address of the host's settlement service, which it does not need for that."""
@@ -204,3 +193,12 @@ def test_good_message_is_completed_and_bad_one_retried_as_host_json_says(
     assert [message["delivery_count"] for message in messages] == [1, 1, 2, 2]
     ids = [message["invocation"] for message in messages]
     assert ids[0] == ids[1] != ids[2] == ids[3]
+    host.wait_for(lambda: left(broker, "first") == [])
+    send(broker, "second", "rest 3")
+    host.wait_for(lambda: host.bodies("second"))
+    send(broker, "first", "die")
+    host.wait_for(lambda: "first: invocation failed: the worker process ended unexpectedly" in host.log())
+    host.wait_for(lambda: "second: invocation failed: the worker process ended unexpectedly" in host.log())
+    host.wait_for(lambda: host.bodies("second done"))
+    assert len(set(pids(host, "second"))) >= 2
+    assert host.stop() == 0

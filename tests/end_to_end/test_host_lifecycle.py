@@ -57,18 +57,6 @@ def header(message: Any) -> Any:
     return plain(decode_all(sections.split(bytes.fromhex(message["amqp"])).header))
 
 
-def test_sigterm_lets_the_current_batch_finish_and_settles_it(broker: RunningBroker, tmp_path: Path) -> None:
-    with start(broker, tmp_path) as host:
-        host.wait_until_ready()
-        send(broker, "raw", "sleep 1.5", "second")
-        host.wait_for(lambda: host.bodies("raw_batch") == ["sleep 1.5", "second"])
-        assert host.stop() == 0
-        assert left(broker, "raw") == 0
-        send(broker, "raw", "too late")
-        time.sleep(0.3)
-        assert host.bodies("raw_batch") == ["sleep 1.5", "second"]
-
-
 def test_lock_of_a_session_is_renewed_for_a_time_from_its_acceptance(broker: RunningBroker, tmp_path: Path) -> None:
     """FN59: azure-sdk-for-net 35267."""
     limit = {"AzureFunctionsJobHost__extensions__serviceBus__maxAutoLockRenewalDuration": "00:00:06"}

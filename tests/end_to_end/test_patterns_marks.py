@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from cli.entities import beside, entities_of
-from shared.review import review
-from shared.tasks.files import load
+from cli.entities import beside
 from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, copied, forgetful, lines, orders, stamps
 
 SITES = ("west", "east")
@@ -88,28 +86,3 @@ def test_the_guard_stops_copies_that_the_rule_does_not_stop(default_beside: bool
         stopped = {task: sum(each == task for each, _ in pattern.looped()) for task in back}
         assert stopped == dict.fromkeys(back, 5 * (3 if default_beside else 1))
         assert pattern.host.stop() == 0
-
-
-def test_duplicate_detection_drops_the_second_copy_that_default_makes(tmp_path: Path) -> None:
-    folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=True)
-    with RunningPattern(folder, tmp_path, changed=lambda namespace: namespace) as pattern:
-        pattern.send("west", "orders", orders("west", 5))
-        assert list(lines(pattern.take("east", "orders/application", 5, "s"))) == [f"west-{n}" for n in range(5)]
-        pattern.wait_until_drained()
-        assert pattern.active("east", "orders/application") == 0
-        assert pattern.host.stop() == 0
-
-
-def test_the_check_reports_both_before_they_run(tmp_path: Path) -> None:
-    def findings(folder: Path) -> list[tuple[str, str]]:
-        configuration = load(folder)
-        entities = entities_of([str(path) for path in beside(folder)], configuration.connections)
-        return [(finding.check.name, finding.path.rpartition(": ")[2]) for finding in review(configuration, entities)]
-
-    folder = copied(EXAMPLES / "all-active", tmp_path / "one")
-    assert findings(folder) == []
-    assert findings(without_rules(folder, default_beside=True)) == 2 * [
-        ("default-beside-action", "source.subscription")
-    ]
-    folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "two"))
-    assert findings(folder) == 2 * [("rule-not-deployed", "source.rule")]

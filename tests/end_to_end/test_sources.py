@@ -1,11 +1,10 @@
-"""The function app of this repository takes from every kind of source."""
+"""The function app of this repository takes from dead letters and a hub; patterns have the other kinds of source."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from azure.eventhub import EventData
-from azure.servicebus import ServiceBusMessage
 
 from busway_broker.core.content import read_content
 from shared.amqp.values import string
@@ -15,29 +14,15 @@ from tests.site import Site, until
 ENTITIES = """
 west:
   queues:
-    plain:
-    sessions: {requires_session: true}
     forwards: {forward_to: closed}
     closed: {status: SendDisabled}
     rejected:
-  topics: {topic: [all, dead], onward: {subscriptions: {forwards: {forward_to: closed}}}}
+  topics: {topic: [dead], onward: {subscriptions: {forwards: {forward_to: closed}}}}
   hubs: {telemetry: {partition_count: 2, consumer_groups: [busway]}}
-east: {queues: [from-plain, from-sessions, from-topic, from-dead, from-transfer, from-hub]}
+east: {queues: [from-dead, from-transfer, from-hub]}
 """
 MORE = "iot: {kind: event-hubs, setting: IOT}"
 TASKS = """
-task: plain
-source: {connection: west, queue: plain}
-routes: [{target: {connection: east, queue: from-plain}}]
----
-task: sessions
-source: {connection: west, queue: sessions, sessions: true}
-routes: [{target: {connection: east, queue: from-sessions}}]
----
-task: topic
-source: {connection: west, topic: topic, subscription: all}
-routes: [{target: {connection: east, queue: from-topic}}]
----
 task: dead
 source: {connection: west, topic: topic, subscription: dead, dead_letter: true}
 routes: [{target: {connection: east, queue: from-dead}}]
@@ -77,26 +62,8 @@ def stamps(message: Any) -> dict[str, str]:
     }
 
 
-def some(count: int, **options: Any) -> list[ServiceBusMessage]:
-    return [ServiceBusMessage(f"{n}", message_id=f"m{n}", **options) for n in range(count)]
-
-
-@pytest.mark.parametrize("kind", ["plain", "sessions"])
-def test_a_queue(site: Site, kind: str) -> None:
-    site.send(f"west/{kind}", *some(20, session_id="s", correlation_id="c"))
-    messages = site.take(f"east/from-{kind}", 20)
-    order = [str(message) for message in messages]
-    assert sorted(order, key=int) == [str(n) for n in range(20)]
-    if kind == "sessions":
-        assert order == sorted(order, key=int)
-    assert {(message.session_id, message.correlation_id) for message in messages} == {("s", "c")}
-    assert {stamps(message)["repl-path"] for message in messages} == {"west"}
-    assert sorted(int(stamps(message)["repl-sequence"]) for message in messages) == list(range(1, 21))
-
-
-def test_a_subscription_and_the_dead_letters_of_another(site: Site) -> None:
-    site.send("west/topic", *some(3))
-    assert {message.message_id for message in site.take("east/from-topic", 3)} == {"m0", "m1", "m2"}
+def test_the_dead_letters_of_a_subscription(site: Site) -> None:
+    site.send("west/topic", *["late"] * 3)
     with site.receiver("west/topic/Subscriptions/dead") as receiver:
         for message in receiver.receive_messages(3, max_wait_time=5):
             receiver.dead_letter_message(message, reason="TooOld", error_description="it is late")

@@ -1,14 +1,12 @@
 """Events that Azure's host cannot pass to a function, and checkpoints that a hub refuses: nothing is lost."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.eventhub import EventData
 
-from tests.end_to_end.host_process import HostProcess
 from tests.site import Site
 
 ENTITIES = "{hubs: {hubs: [hub], geo_replicated: false}, queues: {queues: [readings, rejected]}}"
@@ -21,18 +19,6 @@ rejects: {connection: queues, queue: rejected}
 DIGEST = b"\x00\xff\x10"
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with Site(tmp_path, ENTITIES, TASK) as site:
-        yield site
-
-
-@pytest.fixture
-def host(site: Site) -> Iterator[HostProcess]:
-    with site.running_host() as host:
-        yield host
-
-
 def event(body: str, **properties: Any) -> EventData:
     made = EventData(body)
     made.properties = dict(properties.items())
@@ -40,19 +26,19 @@ def event(body: str, **properties: Any) -> EventData:
     return made
 
 
-def test_the_batch_stays_in_the_hub(site: Site, host: HostProcess) -> None:
-    site.publish_events("hubs/hub", event("before"))
-    host.wait_for(lambda: site.active("queues/readings") == 1)
-    site.publish_events("hubs/hub", event("one"), event("two", digest=DIGEST), event("three"))
-    failed = "could not bind messages: HostCannotBind: a binary, list or array as a property"
-    host.wait_for(lambda: host.log().count(failed) >= 2)  # it is tried again
-    assert (site.active("queues/readings"), site.active("queues/rejected")) == (1, 0)
-
-
-def test_an_event_with_a_map_property_blocks_its_partition(site: Site, host: HostProcess) -> None:
-    site.publish_events("hubs/hub", event("one", origin={"floor": 1}))
-    host.wait_for(lambda: "the partition is blocked" in host.log())
-    assert site.active("queues/readings") == 0
+def test_the_batch_stays_in_the_hub_and_an_event_with_a_map_property_blocks_its_partition(tmp_path: Path) -> None:
+    with (
+        Site(tmp_path, ENTITIES.replace("[hub]", "{hub: {partition_count: 2}}"), TASK) as site,
+        site.running_host() as host,
+    ):
+        site.publish_events("hubs/hub", event("before"), partition_id="0")
+        host.wait_for(lambda: site.active("queues/readings") == 1)
+        site.publish_events("hubs/hub", event("one"), event("two", digest=DIGEST), event("three"), partition_id="0")
+        failed = "could not bind messages: HostCannotBind: a binary, list or array as a property"
+        host.wait_for(lambda: host.log().count(failed) >= 2)  # it is tried again
+        site.publish_events("hubs/hub", event("one", origin={"floor": 1}), partition_id="1")
+        host.wait_for(lambda: "the partition is blocked" in host.log())
+        assert (site.active("queues/readings"), site.active("queues/rejected")) == (1, 0)
 
 
 @pytest.mark.parametrize("is_replicated", [True, False])

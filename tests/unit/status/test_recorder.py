@@ -17,7 +17,7 @@ from shared.message.arrival import Origin
 from shared.message.ttl import Keep
 from shared.protocols import Outgoing
 from shared.status.recorder import TaskRecorder, hour_report
-from shared.status.report import MOST_REJECTS, HourReport, InstanceReport
+from shared.status.report import MOST_REJECTS, HourReport, InstanceReport, TaskReport
 from tests.fakes import JournalInMemory
 from tests.messages import delivered
 
@@ -78,6 +78,11 @@ class Line:
     def run(self, *contents: bytes, partition: str | None = None) -> None:
         asyncio.run(self.pipeline.run(contents, partition))
 
+    def report(self) -> TaskReport:
+        report = self.recorder.report()
+        assert report is not None
+        return report
+
 
 def content(number: int = 1, age: int = 0, **options: Any) -> bytes:
     return delivered(number, enqueued=NOW - age, **options)
@@ -90,8 +95,7 @@ def test_nothing_is_reported_of_a_task_that_this_instance_has_not_run() -> None:
 def test_a_batch_is_counted_by_outcome_with_the_age_of_its_oldest_message() -> None:
     line = Line()
     line.run(content(1, 4 * SECOND), content(2, 9 * SECOND))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     (minute,) = report.minutes
     assert (minute.sent, minute.rejected, minute.retried, minute.lag) == (2, 0, 0, 9 * SECOND)
     assert report.last_batch == NOW
@@ -108,8 +112,7 @@ def test_a_message_that_was_accepted_before_is_a_duplicate() -> None:
     line = Line()
     line.run(content(1))
     line.run(content(1))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     assert (report.minutes[0].sent, report.minutes[0].duplicates) == (1, 1)
 
 
@@ -118,8 +121,7 @@ def test_rejected_messages_are_listed_without_their_content_the_latest_first() -
     line.output.error = MessageRejected("TooLarge", "it has 2 MB")
     for number in range(1, MOST_REJECTS + 4):
         line.run(content(number, body=b"secret"))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     assert len(report.rejects) == MOST_REJECTS
     assert report.rejects[0].reason == "TooLarge: it has 2 MB"
     assert b"secret" not in msgspec.json.encode(report)
@@ -133,8 +135,7 @@ def test_an_outage_is_reported_from_its_beginning_until_a_target_accepts_again()
     line.clock.advance(30)
     with pytest.raises(TargetRefused):
         line.run(content(1))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     (outage,) = report.outages
     assert (outage.place, outage.kind, outage.since) == ("east/orders", "refused", NOW)
     assert report.error is not None
@@ -142,8 +143,7 @@ def test_an_outage_is_reported_from_its_beginning_until_a_target_accepts_again()
     assert sum(minute.retried for minute in line.recorder.minutes(0, 10**9)) == 2
     line.output.error = None
     line.run(content(1))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     assert (report.outages, report.error) == ([], None)
 
 
@@ -152,22 +152,16 @@ def test_an_unavailable_target_is_distinguished_from_one_that_refuses() -> None:
     line.output.error = TargetUnavailable("east/orders: cannot be reached")
     with pytest.raises(TargetUnavailable):
         line.run(content(1))
-    report = line.recorder.report()
-    assert report is not None
-    assert report.outages[0].kind == "unavailable"
+    assert line.report().outages[0].kind == "unavailable"
 
 
 def test_the_rate_is_that_of_the_last_minute() -> None:
     line = Line()
     line.clock.advance(120)
     line.run(*(content(number) for number in range(1, 121)))
-    report = line.recorder.report()
-    assert report is not None
-    assert report.rate == 2.0
+    assert line.report().rate == 2.0
     line.clock.advance(61)
-    later = line.recorder.report()
-    assert later is not None
-    assert later.rate == 0.0
+    assert line.report().rate == 0.0
 
 
 def test_a_hub_reports_how_far_each_partition_is_settled() -> None:
@@ -177,9 +171,7 @@ def test_a_hub_reports_how_far_each_partition_is_settled() -> None:
     line.output.error = TargetUnavailable("east/orders: cannot be reached")
     with pytest.raises(TargetUnavailable):
         line.run(content(9), partition="0")
-    report = line.recorder.report()
-    assert report is not None
-    assert report.positions == {"0": 8, "1": 3}
+    assert line.report().positions == {"0": 8, "1": 3}
 
 
 def test_a_report_has_the_last_minutes_and_an_hour_has_its_own() -> None:
@@ -188,8 +180,7 @@ def test_a_report_has_the_last_minutes_and_an_hour_has_its_own() -> None:
         line.run(content(1))
         line.clock.advance(60)
     minute = NOW // 60_000
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     assert [minute.minute for minute in report.minutes] == [minute + 3]
     hour = hour_report([line.recorder, TaskRecorder("other")], minute // 60)
     assert [minute.minute for minute in hour.minutes["copy"]] == [minute, minute + 1, minute + 2, minute + 3]
@@ -199,8 +190,7 @@ def test_a_report_has_the_last_minutes_and_an_hour_has_its_own() -> None:
 def test_a_report_of_a_hundred_tasks_is_small() -> None:
     line = Line()
     line.run(content(1))
-    report = line.recorder.report()
-    assert report is not None
+    report = line.report()
     whole = InstanceReport(1, "i" * 64, NOW, NOW, [report] * 100)
     assert len(msgspec.json.encode(whole)) < 32_000
     hour = HourReport(1, {f"task-{number}": [*report.minutes] * 60 for number in range(100)})

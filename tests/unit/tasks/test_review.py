@@ -60,20 +60,6 @@ def test_a_rule_that_selects_something(found: Callable[..., Any], rule: str) -> 
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
 
 
-def test_sessions_declared_by_another_task_are_missing(found: Callable[..., Any]) -> None:
-    first = task("first", "{connection: west, queue: orders}", to("east"))
-    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
-    assert found(first, second) == [("session-id-missing", "document 1: routes[0].target")]
-
-
-def test_action_that_sets_the_session_is_accepted(found: Callable[..., Any]) -> None:
-    first = task(
-        "first", "{connection: west, queue: orders}", to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")
-    )
-    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north"))
-    assert names(found(first, second)) == ["order-without-sessions"]
-
-
 def test_deployed_rule_takes_precedence_over_the_declared_one(found: Callable[..., Any]) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
@@ -102,6 +88,7 @@ def test_every_check_has_a_remedy() -> None:
 
 
 HUB = "{connection: hubs, hub: telemetry, binary_properties: false}"
+QUEUE = "{connection: west, queue: orders}"
 
 
 @pytest.mark.parametrize(
@@ -114,13 +101,12 @@ HUB = "{connection: hubs, hub: telemetry, binary_properties: false}"
         (HUB, "editors: [{validate: {required_properties: [sys.PartitionKey]}}]", [to("east")], []),
         (HUB, "editors: [{validate: {required_properties: [key], max_size: 5}}]", [to("east")], ["routes[0].target"]),
         (HUB, "editors: [{filter: sys.SessionId IS NOT NULL}]", [to("east")], []),
+        (HUB, "editors: [{partition: {value: id}}]", [to("east")], []),
+        (HUB, "editors: [{partition: {value: id, missing: leave}}]", [to("east")], ["routes[0].target"]),
+        (QUEUE, "", [to("east")], ["routes[0].target"]),
+        (QUEUE, "", [to("east", more="\n    action: \"SET sys.SessionId = 'a'\"")], []),
         # Of a queue, the partition key is not what becomes the session.
-        (
-            "{connection: west, queue: orders}",
-            "editors: [{filter: sys.PartitionKey IS NOT NULL}]",
-            [to("east")],
-            ["routes[0].target"],
-        ),
+        (QUEUE, "editors: [{filter: sys.PartitionKey IS NOT NULL}]", [to("east")], ["routes[0].target"]),
     ],
 )
 def test_messages_without_a_session_are_looked_for_at_each_route(
@@ -138,19 +124,6 @@ def test_validation_makes_nothing_certain(found: Callable[..., Any]) -> None:
     editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
     back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
     assert "possible-loop" in names(found(there, back))
-
-
-def test_binary_properties_false_needs_no_finding(found: Callable[..., Any]) -> None:
-    source = "{connection: hubs, hub: telemetry, consumer_group: GROUP}"
-    tasks = [
-        task("a", source.replace("GROUP", "a"), to("east", "queue: a")),
-        task("b", source.replace("GROUP", "b, binary_properties: true"), to("east", "queue: b")),
-        task("c", source.replace("GROUP", "c, binary_properties: false"), to("east", "queue: c")),
-    ]
-    assert [path for name, path in found(*tasks) if name == "binary-properties"] == [
-        "document 1: source.hub",
-        "document 2: source.hub",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -315,9 +288,11 @@ def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found:
         task("telemetry", "{connection: hubs, hub: telemetry}", to("north")),
         task("other", "{connection: hubs, hub: other, binary_properties: false}", to("north")),
         task("third", "{connection: hubs, hub: third, reader: app}", to("north")),
+        task("fourth", "{connection: hubs, hub: fourth, binary_properties: true}", to("north")),
     )
     assert [finding for finding in findings if finding[0] == "binary-properties"] == [
-        ("binary-properties", "document 1: source.hub")
+        ("binary-properties", "document 1: source.hub"),
+        ("binary-properties", "document 4: source.hub"),
     ]
 
 
@@ -333,13 +308,3 @@ def test_errors_come_first() -> None:
     configuration = load(ROOT / "tests/golden/broken/04-jobs-that-nobody-can-do")
     severities = [finding.check.severity for finding in review(configuration, Entities({}))]
     assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING].index)
-
-
-@pytest.mark.parametrize(
-    ("partition", "is_missing"),
-    [("{value: id}", False), ("{value: id, missing: leave}", True)],
-)
-def test_a_key_from_the_body_becomes_the_session(found: Callable[..., Any], partition: str, is_missing: bool) -> None:
-    second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
-    editors = f"editors: [{{partition: {partition}}}]\n"
-    assert ("session-id-missing" in names(found(task("first", HUB, to("east"), more=editors), second))) is is_missing

@@ -5,69 +5,80 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tasks.conftest import names, subscribed, task, to
+from tests.unit.tasks.conftest import MARKED, names, subscribed, task, to
+
+SITES = ("west", "east", "north")
+DEAD_TWICE = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
+DOUBLING = "\n    action: SET p = p + p"
+UNGUARDED = "loop_prevention: off\n"
+BOTH_WAYS = (("west", "east"), ("east", "west"))
+RING = (("west", "east"), ("east", "north"), ("north", "west"))
+MESH = tuple((one, other) for one in SITES for other in SITES if one != other)
 
 
-def test_a_mesh_with_marks_is_right(found: Callable[..., Any]) -> None:
-    sites = ("west", "east", "north")
-    pairs = [(one, other) for one in sites for other in sites if one != other]
-    assert found(*(task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events")) for a, b in pairs)) == []
+def events(a: str, b: str, rule: str = MARKED, *, suffix: str = "", more: str = "") -> str:
+    """Return the task that carries the events of *a* to *b*."""
+    return task(f"{a}-{b}{suffix}", subscribed(a, b + suffix, rule), to(b, "topic: events"), more=more)
 
 
-def test_marks_alone_end_a_loop(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(f"{a}-{b}", subscribed(a, b), to(b, "topic: events"), more="loop_prevention: off\n")
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == []
+def orders(a: str, b: str, *routes: str, source: str = "", more: str = UNGUARDED) -> str:
+    """Return the task that carries the orders of *a* to *b*, or by *routes*."""
+    return task(f"{a}-{b}", f"{{connection: {a}, queue: orders{source}}}", *(routes or [to(b)]), more=more)
 
 
-def test_the_path_alone_carries_round_a_ring(found: Callable[..., Any]) -> None:
-    ring = (("west", "east"), ("east", "north"), ("north", "west"))
-    assert found(*(task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events")) for a, b in ring)) == []
-
-
-def test_growing_text_is_not_followed_endlessly(found: Callable[..., Any]) -> None:
-    doubling = "\n    action: SET p = p + p"
-    tasks = [
-        task(
-            "there",
-            "{connection: west, queue: orders}",
-            to("east", more="\n    when: p = 'ab'" + doubling),
-            to("east", more=doubling),
-            more="loop_prevention: off\n",
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        pytest.param([events(a, b) for a, b in MESH], [], id="a mesh with marks is right"),
+        pytest.param([events(a, b, more=UNGUARDED) for a, b in BOTH_WAYS], [], id="marks alone end a loop"),
+        pytest.param([events(a, b, "") for a, b in RING], [], id="the path alone carries round a ring"),
+        pytest.param(
+            [orders("west", "east"), orders("east", "west", more="")], [], id="one guard stops a loop of two tasks"
         ),
-        task("back", "{connection: east, queue: orders}", to("west", more=doubling), more="loop_prevention: off\n"),
-    ]
-    assert names(found(*tasks)) == ["possible-loop"]
-
-
-def test_one_guard_stops_a_loop_of_two_tasks(found: Callable[..., Any]) -> None:
-    unguarded = task("there", "{connection: west, queue: orders}", to("east"), more="loop_prevention: off\n")
-    assert found(unguarded, task("back", "{connection: east, queue: orders}", to("west"))) == []
-
-
-def test_route_for_messages_that_failed_twice_stops_a_dead_letter_loop(found: Callable[..., Any]) -> None:
-    auxiliary = "when: \"[repl-dlq-source] LIKE '%;%'\"\n    "
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders, dead_letter: true}}",
-            auxiliary + to(a, "queue: auxiliary"),
-            to(b),
-            more="loop_prevention: off\n",
-        )
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == []
-
-
-def test_loop_through_unknown_rules_is_possible(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(f"{a}-{b}", subscribed(a, b, ""), to(b, "topic: events"), more="loop_prevention: off\n")
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == [("possible-loop", "document 1: routes[0]")]
+        pytest.param(
+            [
+                orders(a, b, DEAD_TWICE + to(a, "queue: auxiliary"), to(b), source=", dead_letter: true")
+                for a, b in BOTH_WAYS
+            ],
+            [],
+            id="a route for messages that failed twice stops a loop of dead letters",
+        ),
+        pytest.param(
+            [orders(a, b, f"when: \"kind = '{a}'\"\n    {to(b)}", to(b, "queue: rest")) for a, b in BOTH_WAYS],
+            [],
+            id="exclusive conditions are no loop",
+        ),
+        pytest.param(
+            [events(a, b, "", more=UNGUARDED) for a, b in BOTH_WAYS],
+            [("possible-loop", "document 1: routes[0]")],
+            id="a loop through unknown rules is possible",
+        ),
+        pytest.param(
+            [orders(a, b, to(b, more='\n    action: "REMOVE [repl-path]"'), more="") for a, b in BOTH_WAYS],
+            [
+                ("endless-loop", "document 1: routes[0]"),
+                ("history-changed", "document 1: routes[0].action"),
+                ("history-changed", "document 2: routes[0].action"),
+            ],
+            id="an action that removes the path allows a loop",
+        ),
+        pytest.param(
+            [events("west", "east"), events("east", "north")],
+            [("mark-ends-chain", "document 2: source.rule.filter")],
+            id="a mark stops a chain without a loop",
+        ),
+        pytest.param(
+            [
+                orders("west", "east", to("east", more=f"\n    when: p = 'ab'{DOUBLING}"), to("east", more=DOUBLING)),
+                orders("east", "west", to("west", more=DOUBLING)),
+            ],
+            [("possible-loop", "document 1: routes[1]")],
+            id="growing text is not followed endlessly",
+        ),
+    ],
+)
+def test_loops(found: Callable[..., Any], tasks: list[str], expected: list[tuple[str, str]]) -> None:
+    assert found(*tasks) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,67 +88,12 @@ def test_loop_through_unknown_rules_is_possible(found: Callable[..., Any]) -> No
 def test_same_condition_in_both_directions_does_not_stop_a_loop(
     found: Callable[..., Any], condition: str, name: str
 ) -> None:
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders}}",
-            f'when: "{condition}"\n    ' + to(b),
-            to(b, "queue: rest"),
-            more="loop_prevention: off\n",
-        )
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
+    tasks = [orders(a, b, f'when: "{condition}"\n    {to(b)}', to(b, "queue: rest")) for a, b in BOTH_WAYS]
     assert names(found(*tasks)) == [name]
 
 
-def test_exclusive_conditions_are_no_loop(found: Callable[..., Any]) -> None:
-    tasks = [
-        task(
-            f"{a}-{b}",
-            f"{{connection: {a}, queue: orders}}",
-            f"when: \"kind = '{kind}'\"\n    " + to(b),
-            to(b, "queue: rest"),
-            more="loop_prevention: off\n",
-        )
-        for a, b, kind in (("west", "east", "there"), ("east", "west", "back"))
-    ]
-    assert found(*tasks) == []
-
-
-def test_action_that_removes_the_path_allows_a_loop(found: Callable[..., Any]) -> None:
-    forgetting = '\n    action: "REMOVE [repl-path]"'
-    tasks = [
-        task(f"{a}-{b}", f"{{connection: {a}, queue: orders}}", to(b, more=forgetting))
-        for a, b in (("west", "east"), ("east", "west"))
-    ]
-    assert found(*tasks) == [
-        ("endless-loop", "document 1: routes[0]"),
-        ("history-changed", "document 1: routes[0].action"),
-        ("history-changed", "document 2: routes[0].action"),
-    ]
-
-
-def test_mark_stops_a_chain_without_a_loop(found: Callable[..., Any]) -> None:
-    there = task("there", subscribed("west", "east"), to("east", "topic: events"))
-    onward = task("onward", subscribed("east", "north"), to("north", "topic: events"))
-    assert found(there, onward) == [("mark-ends-chain", "document 2: source.rule.filter")]
-
-
 def test_too_many_loops_are_reported_as_such(found: Callable[..., Any]) -> None:
-    sites = ("west", "east", "north")
-    tasks = [
-        task(
-            f"{a}-{b}-{entity}",
-            subscribed(a, f"{b}-{entity}", ""),
-            to(b, "topic: events"),
-            more="loop_prevention: off\n",
-        )
-        for a in sites
-        for b in sites
-        for entity in ("x", "y")
-        if a != b
-    ]
-    found_names = names(found(*tasks))
+    found_names = names(found(*(events(a, b, "", suffix=e, more=UNGUARDED) for a, b in MESH for e in ("-x", "-y"))))
     assert found_names.count("possible-loop") == 12
     assert found_names[-1] == "too-many-ways"
 
