@@ -198,6 +198,19 @@ class Site:
             raise result.exception
         return result
 
+    def statuses(
+        self, is_reached: Callable[[dict[str, dict[str, Any]]], bool] = bool, code: int | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return what `busway status` reports of each task, once that and its exit code are as expected."""
+        end = time.monotonic() + 60
+        while True:
+            result = self.run("status", "--json")
+            tasks = {each["task"]: each for each in json.loads(result.stdout)["tasks"]}
+            if is_reached(tasks) and code in (None, result.exit_code):
+                return tasks
+            assert time.monotonic() < end, tasks
+            time.sleep(1)
+
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start the command as a process of its own."""
         return subprocess.Popen(  # noqa: S603 - our own command

@@ -11,6 +11,7 @@ from copy import replace
 
 from cli.pause.entity import PAUSED_FORMS, Entity
 from shared.clock import Clock, SystemClock
+from shared.errors import TargetRefused
 from shared.line.pause import ORDER_SECONDS
 from shared.status.report import GONE_SECONDS, SECONDS_BETWEEN_WRITES, Control
 from shared.status.store import Reports, StatusStore
@@ -48,8 +49,11 @@ class Steering:
 
         Raises: TargetUnavailable, TargetRefused or ConfigError; then repeat it.
         """
-        control = await self._ordered(by, reason)
+        await self._order(by, reason)
         in_hand = await self._wait(seconds)
+        control = await self._store.control(self._task)
+        if control is None or not control.paused or (self._entity is not None and control.before is None):
+            raise TargetRefused("someone else has resumed it meanwhile; to pause it again, repeat the command")
         if self._entity is None:
             if in_hand:
                 self._say(f"{_messages(in_hand)} still in hand; nothing new is sent")
@@ -114,7 +118,7 @@ class Steering:
         await self._store.delete_control(self._task)
         self._say("is resumed")
 
-    async def _ordered(self, by: str, reason: str | None) -> Control:
+    async def _order(self, by: str, reason: str | None) -> None:
         """Write the order; one that is there keeps its time, its author and what the source was before."""
         found = await self._store.control(self._task)
         now = (await self._reports()).now
@@ -128,7 +132,6 @@ class Steering:
         # A source that was paused before is closed already, unless someone has opened it meanwhile.
         await self._store.write_control(self._task, found)
         self._say("starts no new batch")
-        return found
 
     async def _wait(self, seconds: float) -> int:
         """Wait until no instance has a batch in hand; return the messages in hand after *seconds*."""

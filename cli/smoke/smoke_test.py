@@ -151,7 +151,9 @@ class SmokeTest:
         known = self._entities.topic(self._configuration.connections[target.connection], topic)
         if known is not None:
             return [f"{topic}/Subscriptions/{subscription.name}" for subscription in known.subscriptions]
-        sources = [task.source for task in self._configuration.tasks if task.source.topic == topic]
+        sources = [
+            task.source for task in self._configuration.tasks if (task.source.topic or "").lower() == topic.lower()
+        ]
         return [source.entity for source in sources if self._configuration.site(source.connection) == site]
 
     def _show(self, probes: Sequence[Probe], untried: Sequence[Report]) -> None:
@@ -171,7 +173,7 @@ class SmokeTest:
             takers = [
                 task.task
                 for task in self._configuration.tasks
-                if (task.source.connection, task.source.queue) == (target.connection, target.queue) and target.queue
+                if target.queue is not None and task.source.gets(target) and not task.source.dead_letter
             ]
             if takers:
                 typer.echo(

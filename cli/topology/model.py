@@ -17,7 +17,6 @@ type Setting = bool | int | str | timedelta | None
 
 DEFAULT_RULE = "$Default"
 RULE_NAME = "busway"
-DEFAULT_GROUP = "$Default"
 EVERYTHING = "1=1"
 
 

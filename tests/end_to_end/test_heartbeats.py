@@ -1,8 +1,7 @@
 """Heartbeats with a real host, the local broker with its administration, and Azurite."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -62,17 +61,6 @@ ARRIVING = {
 
 class HeartbeatSite(Site):
     """A running app with two namespaces whose entities `busway apply` has made."""
-
-    def until(self, is_reached: Callable[[dict[str, Any]], bool], code: int | None = None) -> dict[str, Any]:
-        """Return the tasks by name, once they are as expected, and the exit code too."""
-        end = time.monotonic() + SECONDS
-        while True:
-            result = self.run("status", "--json")
-            tasks = {each["task"]: each for each in json.loads(result.stdout)["tasks"]}
-            if is_reached(tasks) and code in (None, result.exit_code):
-                return tasks
-            assert time.monotonic() < end, tasks
-            time.sleep(1)
 
     def until_shown(self, start: str) -> str:
         """Return what `busway status` prints, once it starts so."""
@@ -135,7 +123,7 @@ def test_apply_hides_heartbeats_from_the_subscriptions_of_applications(site: Hea
 
 
 def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: HeartbeatSite) -> None:
-    tasks = site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING, code=0)
+    tasks = site.statuses(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING, code=0)
     for task in tasks.values():
         assert (task["state"], task["rate"], task["last_batch"], task["instances"]) == ("idle", 0.0, None, 0)
         assert task["last_hour"] == {"sent": 0, "withheld": 0, "rejected": 0, "retried": 0, "duplicates": 0}
@@ -147,7 +135,7 @@ def test_heartbeats_arrive_through_every_route_and_count_as_nothing_else(site: H
 
 def test_applications_get_their_messages_and_no_heartbeat(site: HeartbeatSite) -> None:
     site.send("west/orders", ServiceBusMessage("x", session_id="a", application_properties={"price": 20}))
-    site.until(lambda found: found["orders-west-to-east"]["last_hour"]["sent"] == 1)
+    site.statuses(lambda found: found["orders-west-to-east"]["last_hour"]["sent"] == 1)
     for name in ("application", "billing", "expensive"):
         assert [message.body for message in site.there(f"east/orders/Subscriptions/{name}")] == [b"x"], name
     for queue in ("jobs", "urgent"):
@@ -155,11 +143,11 @@ def test_applications_get_their_messages_and_no_heartbeat(site: HeartbeatSite) -
 
 
 def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: HeartbeatSite) -> None:
-    site.until(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING)
+    site.statuses(lambda found: {name: places(each) for name, each in found.items()} == ARRIVING)
     site.set_status("east", "orders", "SendDisabled")
     # A heartbeat never waits for the target: none is left at the source.
     pair = ("orders-west-to-east", "orders-east-to-west")
-    tasks = site.until(
+    tasks = site.statuses(
         lambda found: all(found[name]["heartbeats"][0]["missed"] and found[name]["backlog"] == 0 for name in pair),
         code=1,
     )
@@ -173,4 +161,6 @@ def test_a_heartbeat_is_missed_when_the_target_is_disabled_and_comes_back(site: 
     assert "no heartbeat has reached east/orders (one every 5.0 s): east/orders: " in text
     assert max(map(len, shown.splitlines())) <= 80
     site.set_status("east", "orders", "Active")
-    site.until(lambda found: not any(each["missed"] for task in found.values() for each in task["heartbeats"]), code=0)
+    site.statuses(
+        lambda found: not any(each["missed"] for task in found.values() for each in task["heartbeats"]), code=0
+    )

@@ -62,9 +62,6 @@ class PausedSite(Site):
         super().__init__(folder, ENTITIES, TASKS, storage=storage, has_admin=True)
         self.sent: Counter[str] = Counter()
 
-    def statuses(self) -> dict[str, Any]:
-        return {each["task"]: each for each in json.loads(self.run("status", "--json").stdout)["tasks"]}
-
     def entity_status(self, queue: str) -> str:
         with self.administrator("west") as client:
             return str(getattr(client.get_queue(queue).status, "value", client.get_queue(queue).status))

@@ -46,7 +46,7 @@ source: {connection: west, queue: payments}
 routes: [{target: {connection: east, topic: payments}}]
 ---
 task: back
-source: {connection: east, queue: there}
+source: {connection: east, queue: There}
 routes: [{target: {connection: west, queue: here}}]
 ---
 task: forth

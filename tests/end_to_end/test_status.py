@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -40,8 +40,6 @@ routes: [{target: {connection: east, queue: telemetry}}]
 rejects: {connection: west, queue: rejected}
 """
 
-SECONDS = 60.0
-
 
 class StatusSite(Site):
     """A running app with two namespaces and a hub; *url* is that of its function."""
@@ -54,18 +52,6 @@ class StatusSite(Site):
     def get(self, path: str) -> Any:
         """Return the open answer of the function."""
         return urlopen(self.url + path, timeout=30)  # noqa: S310 - of this machine
-
-    def until(self, is_reached: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
-        """Return the exit code and the tasks by name, once they are as expected."""
-        end = time.monotonic() + SECONDS
-        while True:
-            result = self.status("--json")
-            assert result.stderr == ""
-            tasks = {each["task"]: each for each in json.loads(result.stdout)["tasks"]}
-            if is_reached(tasks):
-                return result.exit_code, tasks
-            assert time.monotonic() < end, tasks
-            time.sleep(1)
 
 
 @pytest.fixture(scope="module")
@@ -80,15 +66,15 @@ def site(tmp_path_factory: pytest.TempPathFactory, storage: str) -> Iterator[Sta
 
 
 def test_a_disabled_target_holds_its_task_and_the_others_run(site: StatusSite) -> None:
-    code, tasks = site.until(
+    tasks = site.statuses(
         lambda found: (
             found["payments"]["state"] == "held"
             and found["orders"]["last_hour"]["sent"] == 6
             and found["telemetry"]["last_hour"]["sent"] == 5
-        )
+        ),
+        code=1,
     )
     held, orders, telemetry = tasks["payments"], tasks["orders"], tasks["telemetry"]
-    assert code == 1
     assert (held["backlog"], held["in_hand"]) == (4, 4)
     assert held["lag"] > 0
     assert held["obstacles"][0]["place"] == "east/payments"
@@ -99,7 +85,7 @@ def test_a_disabled_target_holds_its_task_and_the_others_run(site: StatusSite) -
 
 
 def test_the_table_says_what_needs_attention(site: StatusSite) -> None:
-    site.until(lambda found: found["payments"]["state"] == "held")
+    site.statuses(lambda found: found["payments"]["state"] == "held")
     result = site.status()
     lines = result.stdout.splitlines()
     assert result.exit_code == 1
@@ -113,7 +99,7 @@ def test_the_table_says_what_needs_attention(site: StatusSite) -> None:
 
 
 def test_a_site_that_is_down_leaves_the_others_known(site: StatusSite) -> None:
-    site.until(lambda found: found["payments"]["state"] == "held")
+    site.statuses(lambda found: found["payments"]["state"] == "held")
     nowhere = "Endpoint=sb://localhost:9;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
     started = time.monotonic()
     result = site.status("--json", "orders", "telemetry", WEST=nowhere)
@@ -140,7 +126,7 @@ def test_a_storage_account_that_is_down_leaves_the_backlogs_known(site: StatusSi
 
 
 def test_the_function_serves_what_the_command_prints_and_changes_nothing(site: StatusSite) -> None:
-    site.until(lambda found: found["payments"]["state"] == "held")
+    site.statuses(lambda found: found["payments"]["state"] == "held")
     validator = Draft202012Validator(json.loads(text("status")))
     for path in ("/json", "/history?hours=1"):
         with site.get(path) as answer:
@@ -164,7 +150,7 @@ def test_another_request_is_refused_with_the_reason(site: StatusSite, path: str,
 
 
 def test_an_instance_writes_one_blob_for_all_its_tasks_beside_the_journal(site: StatusSite) -> None:
-    site.until(lambda found: found["orders"]["last_hour"]["sent"] == 6)
+    site.statuses(lambda found: found["orders"]["last_hour"]["sent"] == 6)
     with ContainerClient.from_connection_string(site.settings["AzureWebJobsStorage"], "journal-status") as container:
         found = list(container.list_blobs(name_starts_with="instances/"))
         assert len(found) == 1

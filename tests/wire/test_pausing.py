@@ -179,6 +179,15 @@ def test_an_interrupted_pause_is_continued_or_undone(site: Site) -> None:
         assert (site.entity.status(), site.control()) == ("Active", None)
 
 
+def test_a_pause_that_someone_else_resumes_or_repeats_meanwhile_closes_no_source_in_their_place(site: Site) -> None:
+    other = Control(paused=True, by="other", since="2026-11-23T10:00:05Z")
+    for blobs, before in (({}, None), ({"control/copy.json": (msgspec.json.encode(other), START)}, other)):
+        site.at = {site.clock.monotonic() + 5: lambda blobs=blobs: setattr(site.container, "blobs", dict(blobs))}  # type: ignore[misc] # a default of a lambda
+        with pytest.raises(TargetRefused, match="someone else has resumed it meanwhile"):
+            site.pause()
+        assert (site.entity.status(), site.control()) == ("Active", before)
+
+
 def test_an_interrupted_resume_is_continued_or_paused_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     def kill(*_: object) -> str:
         raise Interrupted
