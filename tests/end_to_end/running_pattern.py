@@ -9,18 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusReceiver
 
 from busway_broker.config import NamespaceConfig
 from busway_broker.config_file import load_config
 from busway_broker.server import BrokerServer
-from busway_broker.thread import RunningBroker
 from cli.entities import beside
 from shared.clock import Clock
 from shared.tasks.files import Configuration, load
-from tests.end_to_end.host_process import ROOT, HostProcess
+from tests.end_to_end.host_process import ROOT
+from tests.site import Site
 
 EXAMPLES = ROOT / "config/examples"
+ORDERS = "orders/Subscriptions/application"
 
 
 def namespaces_of(folder: Path) -> list[NamespaceConfig]:
@@ -37,11 +38,11 @@ def forgetful(namespace: NamespaceConfig) -> NamespaceConfig:
     )
 
 
-class RunningPattern:
+class RunningPattern(Site):
     """
-    The broker and the host of a configuration folder, from its own files, and the clients of its applications.
+    The site and the host of a configuration folder, from its own files; *changed* changes each namespace before.
 
-    *changed* changes each namespace before it starts.
+    What the site writes itself is in *scratch*.
     """
 
     def __init__(
@@ -53,61 +54,25 @@ class RunningPattern:
         clock: Clock | None = None,
     ) -> None:
         self.configuration: Configuration = load(folder)
-        self.broker = RunningBroker([changed(config) for config in namespaces_of(folder)], clock)
-        self._folder = folder
-        self._scratch = scratch
-        self._ends = contextlib.ExitStack()
-        self._clients: dict[str, ServiceBusClient] = {}
+        sites = [changed(config) for config in namespaces_of(folder)]
+        super().__init__(scratch, sites, clock=clock, settings={"BUSWAY_CONFIG": str(folder)})
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as ends:
-            ends.enter_context(self.broker)
-            strings = {alias: self.broker.connection_string(alias) for alias in self.configuration.connections}
-            settings = {self.configuration.connections[alias].key: text for alias, text in strings.items()}
-            settings["BUSWAY_CONFIG"] = str(self._folder)
-            self.host = ends.enter_context(HostProcess(str(ROOT), self._scratch, settings))
-            for alias, connection in self.configuration.connections.items():
-                if connection.kind == "service-bus":
-                    client = ServiceBusClient.from_connection_string(strings[alias])
-                    self._clients[alias] = ends.enter_context(client)
-            self.host.wait_until_ready()
-            self._ends = ends.pop_all()
+        super().__enter__()
+        # Before threads ask for them.
+        for alias, connection in self.configuration.connections.items():
+            if connection.kind == "service-bus":
+                self.client(alias)
+        self.app = self._stack.enter_context(self.host())
+        self.app.wait_until_ready()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._ends.close()
-
-    # What applications do
-
-    def send(self, site: str, entity: str, messages: Sequence[ServiceBusMessage]) -> None:
-        """Send to a queue or topic of a site."""
-        with self._clients[site].get_queue_sender(entity) as sender:
-            sender.send_messages(list(messages))
-
-    def receiver(self, site: str, path: str, session: str | None = None, **options: Any) -> ServiceBusReceiver:
-        """Return a receiver of a queue, or of TOPIC/SUBSCRIPTION."""
-        if session is not None:
-            options["session_id"] = session
-        topic, _, subscription = path.partition("/")
-        if subscription:
-            return self._clients[site].get_subscription_receiver(topic, subscription, **options)
-        return self._clients[site].get_queue_receiver(path, **options)
-
-    def take(
-        self, site: str, path: str, count: int, session: str | None = None, seconds: float = 20
-    ) -> list[ServiceBusReceivedMessage]:
-        """Take *count* messages that are there or come within *seconds*, and complete them."""
-        with self.receiver(site, path, session) as receiver:
-            return self.take_from(receiver, count, seconds)
-
-    def take_from(
-        self, receiver: ServiceBusReceiver, count: int, seconds: float = 20
-    ) -> list[ServiceBusReceivedMessage]:
-        """Take as `take` does, from a receiver that is open already."""
+    def take_from(self, receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
+        """Take *count* messages from a receiver that is open already, and complete them."""
         taken: list[ServiceBusReceivedMessage] = []
         while len(taken) < count:
-            more = receiver.receive_messages(count - len(taken), max_wait_time=seconds)
-            assert more, f"{receiver.entity_path}: {len(taken)} of {count} came\n{self.host.log()[-3000:]}"
+            more = receiver.receive_messages(count - len(taken), max_wait_time=20)
+            assert more, f"{receiver.entity_path}: {len(taken)} of {count} came\n{self.app.log()[-3000:]}"
             for message in more:
                 receiver.complete_message(message)
             taken += more
@@ -116,22 +81,16 @@ class RunningPattern:
     @contextlib.contextmanager
     def host_away(self) -> Iterator[None]:
         """Stop the host, and start another when the context ends."""
-        assert self.host.stop() == 0
-        self.host.__exit__()
+        assert self.app.stop() == 0
+        self.app.__exit__()
         yield
-        self.host.__enter__()
-        self.host.wait_until_ready()
+        self.app.__enter__()
+        self.app.wait_until_ready()
 
     def at_once[T](self, *calls: Callable[[], T]) -> list[T]:
         """Return what *calls* return, made side by side: opening and closing a link takes the SDK a second."""
         with ThreadPoolExecutor(len(calls)) as threads:
             return [future.result() for future in [threads.submit(call) for call in calls]]
-
-    # What is so
-
-    def active(self, site: str, path: str) -> int:
-        """Return how many messages a queue, or TOPIC/SUBSCRIPTION, holds."""
-        return self.broker.counts(site)[path.replace("/", "/Subscriptions/")].active
 
     def wait_until_drained(self) -> None:
         """Wait until no source of a task holds a message, all namespaces seen at one moment."""
@@ -144,12 +103,12 @@ class RunningPattern:
             return sum(counts[site][entity].active for site, entity in sources)
 
         # A source is settled after its target has accepted, so a message on its way is always at one of them.
-        self.host.wait_for(lambda: self.broker.run(left) == 0)
+        self.app.wait_for(lambda: self.broker.run(left) == 0)
 
     def journal(self) -> list[dict[str, Any]]:
         """Return the journal's lines so far: the messages that were not sent, and why."""
         marker = " busway.journal: "
-        lines = self.host.log().splitlines()
+        lines = self.app.log().splitlines()
         return [json.loads(line.split(marker, 1)[1]) for line in lines if marker in line]
 
     def looped(self) -> list[tuple[str, str]]:

@@ -22,7 +22,9 @@ class Consumer:
 
     def __init__(self, pattern: RunningPattern) -> None:
         self.pattern = pattern
-        self.receivers = {site: pattern.receiver(site, "payments/application") for site in ("west", "east")}
+        self.receivers = {
+            site: pattern.receiver(f"{site}/payments/Subscriptions/application") for site in ("west", "east")
+        }
         self.done: list[str | None] = []
         self.seen_again: list[str | None] = []
 
@@ -38,7 +40,7 @@ class Consumer:
 def test_consumers_switch_and_return_without_losses_or_repeated_processing(tmp_path: Path) -> None:
     with RunningPattern(PATTERN, tmp_path) as pattern:
         consumer = Consumer(pattern)
-        pattern.send("west", "payments", payments("p1", "p2", "p3", "p4", "p5"))
+        pattern.send("west/payments", *payments("p1", "p2", "p3", "p4", "p5"))
         consumer.work("west", 3)
         pattern.wait_until_drained()
 
@@ -46,47 +48,47 @@ def test_consumers_switch_and_return_without_losses_or_repeated_processing(tmp_p
         consumer.work("east", 5)
         assert consumer.done == ["p1", "p2", "p3", "p4", "p5"]
         assert consumer.seen_again == ["p1", "p2", "p3"]
-        pattern.send("east", "payments", payments("p6", "p7"))
+        pattern.send("east/payments", *payments("p6", "p7"))
         consumer.work("east", 2)
 
         # It is back: publishers first, and consumers once what was published in east is done.
         pattern.at_once(
-            partial(pattern.send, "east", "payments", payments("p8")),
-            partial(pattern.send, "west", "payments", payments("p9")),
+            partial(pattern.send, "east/payments", *payments("p8")),
+            partial(pattern.send, "west/payments", *payments("p9")),
         )
         pattern.wait_until_drained()
         consumer.work("east", 2)
-        assert pattern.active("east", "payments/application") == 0
+        assert pattern.active("east/payments/Subscriptions/application") == 0
         consumer.seen_again.clear()
         consumer.work("west", 3)
         assert sorted(map(str, consumer.done)) == [f"p{n}" for n in range(1, 10)]
         assert consumer.seen_again == ["p4", "p5", "p9"], "what was done in east is still in west"
         # Nothing that was published in east is ever in west.
-        assert pattern.active("west", "payments/application") == 0
+        assert pattern.active("west/payments/Subscriptions/application") == 0
         consumer.close()
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0
 
 
 def test_copies_expire_two_minutes_after_they_are_made_and_originals_later(tmp_path: Path) -> None:
     clock = ManualClock(datetime.now(UTC))
     with RunningPattern(PATTERN, tmp_path, clock=clock) as pattern:
-        pattern.send("west", "payments", payments("old"))
+        pattern.send("west/payments", *payments("old"))
         pattern.wait_until_drained()
         pattern.broker.advance(LIFE_SECONDS - 1)
-        pattern.send("west", "payments", payments("new"))
+        pattern.send("west/payments", *payments("new"))
         pattern.wait_until_drained()
-        with pattern.receiver("east", "payments/application") as receiver:
+        with pattern.receiver("east/payments/Subscriptions/application") as receiver:
             there = receiver.peek_messages(10)
         assert list(lines(there)) == ["old", "new"]
         assert {message.time_to_live for message in there} == {timedelta(seconds=LIFE_SECONDS)}
         assert {stamps(message)["repl-path"] for message in there} == {"west"}
         pattern.broker.advance(2)
-        assert list(lines(pattern.take("east", "payments/application", 1))) == ["new"]
-        assert pattern.active("east", "payments/application") == 0
-        assert list(lines(pattern.take("west", "payments/application", 2))) == ["old", "new"]
+        assert list(lines(pattern.take("east/payments/Subscriptions/application", 1))) == ["new"]
+        assert pattern.active("east/payments/Subscriptions/application") == 0
+        assert list(lines(pattern.take("west/payments/Subscriptions/application", 2))) == ["old", "new"]
         # Those of a delayed copy start when it is made, not when the original was sent.
         with pattern.host_away():
-            pattern.send("west", "payments", payments("a", "b"))
+            pattern.send("west/payments", *payments("a", "b"))
             pattern.broker.advance(10 * LIFE_SECONDS)
         pattern.wait_until_drained()
-        assert list(lines(pattern.take("east", "payments/application", 2))) == ["a", "b"]
+        assert list(lines(pattern.take("east/payments/Subscriptions/application", 2))) == ["a", "b"]

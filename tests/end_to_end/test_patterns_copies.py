@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from busway_broker.faults import Effect, Fault, Operation
-from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, forgetful, lines, orders, stamps
+from tests.end_to_end.running_pattern import EXAMPLES, ORDERS, RunningPattern, forgetful, lines, orders, stamps
 
 pytestmark = pytest.mark.long
 
@@ -44,10 +44,10 @@ STOPS = {
 
 def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_path: Path) -> None:
     with RunningPattern(EXAMPLES / "plain-copy", tmp_path) as pattern:
-        pattern.send("west", "orders", [order for session in SESSIONS for order in orders(session, EACH, session)])
+        pattern.send("west/orders", *(order for session in SESSIONS for order in orders(session, EACH, session)))
         originals, copies = (
-            {session: partial(pattern.take, site, path, EACH, session) for session in SESSIONS}
-            for site, path in (("west", "orders/application"), ("east", "orders"))
+            {session: partial(pattern.take, f"{site}/{path}", EACH, session_id=session) for session in SESSIONS}
+            for site, path in (("west", ORDERS), ("east", "orders"))
         )
         taken = pattern.at_once(*originals.values(), *copies.values())
         expected = [[f"{session}-{n}" for n in range(EACH)] for session in SESSIONS]
@@ -55,9 +55,9 @@ def test_a_plain_copy_leaves_the_original_and_keeps_the_order_of_a_session(tmp_p
         assert [[message.message_id for message in messages] for messages in taken[2:]] == expected
         assert {stamps(message)["repl-path"] for messages in taken[2:] for message in messages} == {"west"}
         pattern.wait_until_drained()
-        assert (pattern.active("west", "orders/application"), pattern.active("east", "orders")) == (0, 0)
+        assert (pattern.active(f"west/{ORDERS}"), pattern.active("east/orders")) == (0, 0)
         assert pattern.journal() == []
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0
 
 
 @pytest.mark.parametrize("name", PATHS)
@@ -69,9 +69,11 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
             site: [order for session in SESSIONS for order in orders(f"{site}-{session}", EACH, session)]
             for site in paths
         }
-        pattern.at_once(*(partial(pattern.send, site, "orders", messages) for site, messages in sent.items()))
+        pattern.at_once(*(partial(pattern.send, f"{site}/orders", *messages) for site, messages in sent.items()))
         places = list(product(paths, SESSIONS))
-        taking = [partial(pattern.take, site, "orders/application", EACH * len(paths), each) for site, each in places]
+        taking = [
+            partial(pattern.take, f"{site}/{ORDERS}", EACH * len(paths), session_id=each) for site, each in places
+        ]
         for (site, session), arrived in zip(places, pattern.at_once(*taking), strict=True):
             for origin in paths:
                 of_origin = list(lines(arrived, f"{origin}-{session}-"))
@@ -80,8 +82,8 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
                 assert visited == {paths[origin].get(site)}, (site, origin)
         # Nothing is on its way any more, so nothing that comes later can be more than what has come.
         pattern.wait_until_drained()
-        assert {site: pattern.active(site, "orders/application") for site in paths} == dict.fromkeys(paths, 0)
-        assert {site: pattern.active(site, "orders-rejected") for site in paths} == dict.fromkeys(paths, 0)
+        assert {site: pattern.active(f"{site}/{ORDERS}") for site in paths} == dict.fromkeys(paths, 0)
+        assert {site: pattern.active(f"{site}/orders-rejected") for site in paths} == dict.fromkeys(paths, 0)
         expected = [
             (task, f"{site}-{session}-{n}")
             for site, task in STOPS[name].items()
@@ -89,28 +91,28 @@ def test_every_site_gets_every_message_once_in_order_and_copies_stop(name: str, 
             for n in range(EACH)
         ]
         assert sorted(pattern.looped()) == sorted(expected)
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0
 
 
 def test_a_message_sent_to_both_sites_arrives_once_and_in_an_outage_only_the_copies_wait(tmp_path: Path) -> None:
     sites = ("west", "east")
     with RunningPattern(EXAMPLES / "all-active", tmp_path, changed=lambda namespace: namespace) as pattern:
-        pattern.at_once(*(partial(pattern.send, site, "orders", orders("both", EACH)) for site in sites))
+        pattern.at_once(*(partial(pattern.send, f"{site}/orders", *orders("both", EACH)) for site in sites))
         pattern.wait_until_drained()
-        taking = (partial(pattern.take, site, "orders/application", EACH, "s") for site in sites)
+        taking = (partial(pattern.take, f"{site}/{ORDERS}", EACH, session_id="s") for site in sites)
         expected = [f"both-{n}" for n in range(EACH)]
         assert [list(lines(messages)) for messages in pattern.at_once(*taking)] == [expected, expected]
 
         away = pattern.broker.faults("east")
         away.add(Fault(effect=Effect.DROP_CONNECTION, entity="orders", operations=frozenset({Operation.SEND})))
-        pattern.send("west", "orders", orders("west", EACH))
-        pattern.host.wait_for(lambda: away.plain()[0]["struck"])
-        assert pattern.active("west", "orders/replication") == EACH
+        pattern.send("west/orders", *orders("west", EACH))
+        pattern.app.wait_for(lambda: away.plain()[0]["struck"])
+        assert pattern.active("west/orders/Subscriptions/replication") == EACH
         expected = [f"west-{n}" for n in range(EACH)]
-        assert list(lines(pattern.take("west", "orders/application", EACH, "s"))) == expected
-        assert pattern.active("east", "orders/application") == 0
+        assert list(lines(pattern.take(f"west/{ORDERS}", EACH, session_id="s"))) == expected
+        assert pattern.active(f"east/{ORDERS}") == 0
         away.clear()
-        assert list(lines(pattern.take("east", "orders/application", EACH, "s"))) == expected
+        assert list(lines(pattern.take(f"east/{ORDERS}", EACH, session_id="s"))) == expected
         pattern.wait_until_drained()
-        assert [pattern.active(site, "orders/application") for site in sites] == [0, 0]
-        assert pattern.host.stop() == 0
+        assert [pattern.active(f"{site}/{ORDERS}") for site in sites] == [0, 0]
+        assert pattern.app.stop() == 0

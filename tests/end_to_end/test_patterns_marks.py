@@ -9,7 +9,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from cli.entities import beside
-from tests.end_to_end.running_pattern import EXAMPLES, RunningPattern, copied, forgetful, lines, orders, stamps
+from tests.end_to_end.running_pattern import EXAMPLES, ORDERS, RunningPattern, copied, forgetful, lines, orders, stamps
 
 SITES = ("west", "east")
 PATH_OF_OTHERS = "north;south;there;elsewhere"
@@ -50,9 +50,9 @@ def test_a_message_sent_with_a_mark_stays_and_is_reported_if_busway_receives_it(
         marked("no-text", repl_path=7),
     ]
     with RunningPattern(EXAMPLES / "all-active", tmp_path) as pattern:
-        pattern.send("west", "orders", messages)
+        pattern.send("west/orders", *messages)
         pattern.wait_until_drained()
-        arrived = pattern.take("east", "orders/application", 3, "s")
+        arrived = pattern.take(f"east/{ORDERS}", 3, session_id="s")
         assert list(lines(arrived)) == ["new", "been-here", "been-elsewhere"]
         assert [stamps(message)["repl-path"] for message in arrived] == ["west", "west;west", "north;west"]
         reasons = {line["message_id"]: (line["outcome"], line["reason"]) for line in pattern.journal()}
@@ -61,10 +61,10 @@ def test_a_message_sent_with_a_mark_stays_and_is_reported_if_busway_receives_it(
             "been-all-over": ("looped", "it has made 4 hops, the task allows 4"),
             "no-text": ("rejected", "MalformedMessage: property repl-path: got a int, expected a string"),
         }
-        assert pattern.active("west", "orders-rejected") == 1
-        assert pattern.active("west", "orders/application") == len(messages)
-        assert pattern.active("east", "orders/application") == 0
-        assert pattern.host.stop() == 0
+        assert pattern.active("west/orders-rejected") == 1
+        assert pattern.active(f"west/{ORDERS}") == len(messages)
+        assert pattern.active(f"east/{ORDERS}") == 0
+        assert pattern.app.stop() == 0
 
 
 @pytest.mark.parametrize("default_beside", [False, True], ids=["no-rule", "default-beside-the-rule"])
@@ -72,17 +72,17 @@ def test_the_guard_stops_copies_that_the_rule_does_not_stop(default_beside: bool
     folder = without_rules(copied(EXAMPLES / "all-active", tmp_path / "config"), default_beside=default_beside)
     copies = 2 if default_beside else 1
     with RunningPattern(folder, tmp_path, changed=forgetful) as pattern:
-        pattern.at_once(*(partial(pattern.send, site, "orders", orders(site, 5)) for site in SITES))
-        taking = (partial(pattern.take, site, "orders/application", 5 * (1 + copies), "s") for site in SITES)
+        pattern.at_once(*(partial(pattern.send, f"{site}/orders", *orders(site, 5)) for site in SITES))
+        taking = (partial(pattern.take, f"{site}/{ORDERS}", 5 * (1 + copies), session_id="s") for site in SITES)
         for site, other, arrived in zip(SITES, reversed(SITES), pattern.at_once(*taking), strict=True):
             assert list(lines(arrived, site)) == [f"{site}-{n}" for n in range(5)]
             # $Default and the rule make a copy each; without duplicate detection at the target both are there.
             assert sorted(lines(arrived, other)) == sorted(copies * [f"{other}-{n}" for n in range(5)])
         pattern.wait_until_drained()
-        assert [pattern.active(site, "orders/application") for site in SITES] == [0, 0], "nothing grows"
+        assert [pattern.active(f"{site}/{ORDERS}") for site in SITES] == [0, 0], "nothing grows"
         # Each copy comes to the guard on its way back: the marked one by $Default, the unmarked one by $Default and,
         # once more, by the rule.
         back = [f"orders-{site}-to-{other}" for site, other in zip(SITES, reversed(SITES), strict=True)]
         stopped = {task: sum(each == task for each, _ in pattern.looped()) for task in back}
         assert stopped == dict.fromkeys(back, 5 * (3 if default_beside else 1))
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0

@@ -41,7 +41,7 @@ def test_latency_keeps_partitions_and_their_order(tmp_path: Path) -> None:
         ids = [event.message_id for events in copies.values() for event in events]
         assert len(set(ids)) == len(ids), "each copy has an id of its own, which the original has not"
         assert pattern.journal() == []
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0
 
 
 def test_latency_reports_a_missing_target_partition(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_latency_reports_a_missing_target_partition(tmp_path: Path) -> None:
             partition: len(events) for partition, events in originals.items() if partition in {"0", "1"}
         }
         expected = "europe/telemetry/Partitions/3: the target refuses the link"
-        pattern.host.wait_for(lambda: expected in pattern.host.log(), seconds=60)
+        pattern.app.wait_for(lambda: expected in pattern.app.log(), seconds=60)
 
 
 def test_merge_keeps_the_order_per_device_and_messages_with_equal_ids(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_merge_keeps_the_order_per_device_and_messages_with_equal_ids(tmp_path: 
             partial(publish, pattern.broker.connection_string(site), "readings", readings)
             for site, readings in hubs.items()
         )
-        pattern.at_once(*publishing, partial(pattern.send, "asia", "readings", asia))
+        pattern.at_once(*publishing, partial(pattern.send, "asia/readings", *asia))
         publish(pattern.broker.connection_string("europe"), "readings", [(None, "of no device", {})])
-        taking = (partial(pattern.take, "central", "readings", 3 * EACH, key) for key in KEYS)
+        taking = (partial(pattern.take, "central/readings", 3 * EACH, session_id=key) for key in KEYS)
         taken = dict(zip(KEYS, pattern.at_once(*taking), strict=True))
         for key, messages in taken.items():
             for site in ("america", "europe", "asia"):
@@ -93,11 +93,11 @@ def test_merge_keeps_the_order_per_device_and_messages_with_equal_ids(tmp_path: 
         assert len({message.message_id for message in everything}) == 3 * EACH * len(KEYS)
         given = {message.message_id for message in everything if message.message_id and "-" in message.message_id}
         assert {f"america-{key}-1" for key in KEYS} | {f"asia-{key}-2" for key in KEYS} <= given
-        (rejected,) = pattern.take("central", "readings-rejected", 1)
+        (rejected,) = pattern.take("central/readings-rejected", 1)
         assert str(rejected) == "of no device"
         assert stamps(rejected)["repl-reject-reason"] == "PropertyMissing"
-        assert pattern.active("central", "readings") == 0
-        assert pattern.host.stop() == 0
+        assert pattern.active("central/readings") == 0
+        assert pattern.app.stop() == 0
 
 
 def test_a_stream_becomes_a_queue_of_sessions_in_the_order_of_their_keys(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_stream_becomes_a_queue_of_sessions_in_the_order_of_their_keys(tmp_pat
         plant = pattern.broker.connection_string("plant")
         keyed = [(key, f"{key}-{n}", {"unit": "bar", "photo": f"{n}"}) for n in range(EACH) for key in KEYS]
         publish(plant, "readings", [*keyed, *((None, f"none-{n}", {}) for n in range(EACH))])
-        taking = [partial(pattern.take, "office", "readings", EACH, key) for key in KEYS]
-        *sessions, loose = pattern.at_once(*taking, partial(pattern.take, "office", "readings-without-key", EACH))
+        taking = [partial(pattern.take, "office/readings", EACH, session_id=key) for key in KEYS]
+        *sessions, loose = pattern.at_once(*taking, partial(pattern.take, "office/readings-without-key", EACH))
         for key, messages in zip(KEYS, sessions, strict=True):
             assert [str(message) for message in messages] == [f"{key}-{n}" for n in range(EACH)]
             assert {(message.session_id, message.partition_key) for message in messages} == {(key, key)}
@@ -116,8 +116,8 @@ def test_a_stream_becomes_a_queue_of_sessions_in_the_order_of_their_keys(tmp_pat
         assert sorted(map(str, loose)) == [f"none-{n}" for n in range(EACH)]
         ids = {message.message_id for messages in (*sessions, loose) for message in messages}
         assert len(ids) == EACH * (len(KEYS) + 1), "no event had an id, each message has one of its own"
-        assert pattern.active("office", "readings-rejected") == 0
-        assert pattern.host.stop() == 0
+        assert pattern.active("office/readings-rejected") == 0
+        assert pattern.app.stop() == 0
 
 
 BACK = """---
@@ -148,7 +148,7 @@ def test_a_queue_becomes_a_stream_and_back_without_losing_fields(tmp_path: Path)
             for n in range(EACH)
             for key in KEYS
         ]
-        pattern.send("office", "orders", orders)
+        pattern.send("office/orders", *orders)
         analysis = pattern.broker.connection_string("analysis")
         stream = read(analysis, "orders", len(orders))
         assert bodies_by_key(stream) == {key: [f"{key}-{n}" for n in range(EACH)] for key in KEYS}
@@ -157,7 +157,7 @@ def test_a_queue_becomes_a_stream_and_back_without_losing_fields(tmp_path: Path)
             assert properties is not None
             assert (properties.subject, event.message_id) == (b"order", event.body_as_str())
             assert event.properties[b"repl-sb-time-to-live"] == 1_200_000
-        back = pattern.take("office", "orders-rejected", len(orders))
+        back = pattern.take("office/orders-rejected", len(orders))
         for message in back:
             key = message.session_id
             assert message.message_id == str(message)
@@ -167,7 +167,9 @@ def test_a_queue_becomes_a_stream_and_back_without_losing_fields(tmp_path: Path)
                 *(b"n", b"repl-path", b"repl-enqueue-time", b"repl-sequence", b"repl-offset")
             }
         # The applications of the office have their own copy of each, in order.
-        taking = (partial(pattern.take, "office", "orders/application", EACH, key) for key in KEYS)
+        taking = (
+            partial(pattern.take, "office/orders/Subscriptions/application", EACH, session_id=key) for key in KEYS
+        )
         for key, messages in zip(KEYS, pattern.at_once(*taking), strict=True):
             assert [str(message) for message in messages] == [f"{key}-{n}" for n in range(EACH)]
-        assert pattern.host.stop() == 0
+        assert pattern.app.stop() == 0
