@@ -53,44 +53,70 @@ def configuration(tmp_path: Path) -> Configuration:
     return load(written(tmp_path, task("queue: orders", "topic: news", "address: /queues/orders")))
 
 
+AMQP_FAULTS = [
+    (
+        task("hub: orders"),
+        "routes[0].target.connection: 'rabbit' is of kind amqp, expected event-hubs",
+    ),
+    (
+        task("queue: q", source="{connection: rabbit, queue: orders}"),
+        "source.connection: 'rabbit' is of kind amqp, expected service-bus or storage-queue",
+    ),
+    (
+        task("address: q").replace("rabbit", "west"),
+        "routes[0].target.connection: 'west' is of kind service-bus, expected amqp",
+    ),
+    (
+        task("queue: q").replace("}}", "}, via: binding}"),
+        "routes[0].via: 'rabbit' is of kind amqp, which has no output binding (remove `via: binding`)",
+    ),
+    (
+        task("queue: q", more="heartbeat: {every: PT1M}\n"),
+        "heartbeat: has a target of kind amqp, which hides no heartbeats (set `visible: true`, or remove it)",
+    ),
+    (
+        task("queue: q", "topic: q"),
+        "'q' of rabbit is a topic here and elsewhere a queue (give one of them a connection of its own)",
+    ),
+    (
+        task("queue: q", "address: q"),
+        "'q' of rabbit is an address here and elsewhere a queue (give one of them a connection of its own)",
+    ),
+    (task('address: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
+    (task('queue: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
+]
+KAFKA_FAULTS = [
+    (
+        task("queue: q"),
+        "routes[0].target.connection: 'rabbit' is of kind kafka, expected service-bus or amqp or storage-queue",
+    ),
+    (
+        task("topic: t", source="{connection: rabbit, queue: orders}"),
+        (
+            "source.connection: 'rabbit' is of kind kafka, expected service-bus or storage-queue (forward the topic"
+            " to an event hub with `busway forward`)"
+        ),
+    ),
+    (
+        task("topic: t").replace("}}", "}, via: binding}"),
+        "routes[0].via: 'rabbit' is of kind kafka, which has no output binding (remove `via: binding`)",
+    ),
+    (
+        task("topic: t", more="heartbeat: {every: PT1M}\n"),
+        "heartbeat: has a target of kind kafka, which hides no heartbeats (set `visible: true`, or remove it)",
+    ),
+]
+
+
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            task("hub: orders"),
-            "routes[0].target.connection: 'rabbit' is of kind amqp, expected event-hubs",
-        ),
-        (
-            task("queue: q", source="{connection: rabbit, queue: orders}"),
-            "source.connection: 'rabbit' is of kind amqp, expected service-bus or storage-queue",
-        ),
-        (
-            task("address: q").replace("rabbit", "west"),
-            "routes[0].target.connection: 'west' is of kind service-bus, expected amqp",
-        ),
-        (
-            task("queue: q").replace("}}", "}, via: binding}"),
-            "routes[0].via: 'rabbit' is of kind amqp, which has no output binding (remove `via: binding`)",
-        ),
-        (
-            task("queue: q", more="heartbeat: {every: PT1M}\n"),
-            "heartbeat: has a target of kind amqp, which hides no heartbeats (set `visible: true`, or remove it)",
-        ),
-        (
-            task("queue: q", "topic: q"),
-            "'q' of rabbit is a topic here and elsewhere a queue (give one of them a connection of its own)",
-        ),
-        (
-            task("queue: q", "address: q"),
-            "'q' of rabbit is an address here and elsewhere a queue (give one of them a connection of its own)",
-        ),
-        (task('address: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
-        (task('queue: ""'), "routes[0].target: has an empty name, expected that of a queue, topic, hub or address"),
-    ],
+    ("connections", "text", "expected"),
+    [(CONNECTIONS, *each) for each in AMQP_FAULTS] + [(KAFKA, *each) for each in KAFKA_FAULTS],
 )
-def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(
+    tmp_path: Path, connections: str, text: str, expected: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(written(tmp_path, text))
+        load(written(tmp_path, text, connections))
     assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
 
 
@@ -103,36 +129,6 @@ def test_an_address_is_a_queue_or_topic_of_the_namespace_that_replaces_the_broke
     found = [str(each) for each in review(configuration, Entities({"RABBIT": namespace}))]
     assert any(f"rabbit has no queue or topic {address}" in each for each in found) != is_there
     assert not any("has no hub" in each for each in found)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            task("queue: q"),
-            "routes[0].target.connection: 'rabbit' is of kind kafka, expected service-bus or amqp or storage-queue",
-        ),
-        (
-            task("topic: t", source="{connection: rabbit, queue: orders}"),
-            (
-                "source.connection: 'rabbit' is of kind kafka, expected service-bus or storage-queue (forward the topic"
-                " to an event hub with `busway forward`)"
-            ),
-        ),
-        (
-            task("topic: t").replace("}}", "}, via: binding}"),
-            "routes[0].via: 'rabbit' is of kind kafka, which has no output binding (remove `via: binding`)",
-        ),
-        (
-            task("topic: t", more="heartbeat: {every: PT1M}\n"),
-            "heartbeat: has a target of kind kafka, which hides no heartbeats (set `visible: true`, or remove it)",
-        ),
-    ],
-)
-def test_kafka_is_a_target_of_topics_only(tmp_path: Path, text: str, expected: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(written(tmp_path, text, KAFKA))
-    assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
 
 
 def test_headers_have_a_form_in_kafka_only(tmp_path: Path) -> None:
@@ -224,21 +220,16 @@ def test_messages_for_a_broker_are_durable_and_otherwise_unchanged() -> None:
     assert original.encode() == expected.encode()
 
 
-def test_no_entities_and_no_roles_are_planned_for_a_broker(configuration: Configuration, tmp_path: Path) -> None:
+def test_nothing_is_wrong_with_a_broker_and_no_entities_or_roles_are_planned_for_it(
+    configuration: Configuration, tmp_path: Path
+) -> None:
+    alone = load(written(tmp_path / "alone", task("address: /queues/orders")))
+    assert not [each for each in review(alone, Entities({})) if "rabbit" in str(each)]
     needs = needs_of(configuration, None)
     assert set(needs.aliases.values()) == {"west", "hubs"}
     assert [each["alias"] for each in deployment_of(configuration, needs)["sites"]] == ["west", "hubs"]
     with pytest.raises(ConfigError, match="rabbit: is of kind amqp, expected service-bus or event-hubs"):
         load_needs(tmp_path, ["rabbit"])
-
-
-def test_a_review_finds_nothing_wrong_with_a_broker(tmp_path: Path) -> None:
-    configuration = load(written(tmp_path, task("address: /queues/orders")))
-    assert not [each for each in review(configuration, Entities({})) if "rabbit" in str(each)]
-
-
-def test_topology_names_no_broker(tmp_path: Path) -> None:
-    written(tmp_path, task("queue: orders"))
     tmp_path.joinpath("topology.yaml").write_text("rabbit: {queues: {orders: {}}}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="rabbit: is of kind amqp, whose entities Busway does not create"):
         load_needs(tmp_path)

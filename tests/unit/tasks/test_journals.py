@@ -31,6 +31,7 @@ source:
 routes: [{action: "SET sys.Label = 'x'", target: {connection: east, topic: orders}}]
 """
 BLOB = "blob: {setting: JOURNAL}"
+HUB = "event_hub: {connection: hub, hub: j}"
 STORAGE = "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=YWJj;EndpointSuffix=core.windows.net"
 
 
@@ -126,27 +127,28 @@ def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, e
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
-def test_single_dispatch_needs_a_journal_that_no_binding_writes(folder: Callable[..., Any]) -> None:
-    (problem,) = problems(folder(TASK + "dispatch: single\n", journal="event_hub: {connection: hub, hub: j}"))
-    assert problem.startswith("all.yaml: dispatch: is `single`, but the journal is in an event hub")
+@pytest.mark.parametrize(
+    ("documents", "journal", "expected"),
+    [
+        ([TASK + "dispatch: single\n"], HUB, "all.yaml: dispatch: is `single`, but the journal is in an event hub"),
+        ([TASK, tap(EAST_JOURNAL)], None, "all.yaml: document 2: there is no journal to write to"),
+        (
+            [TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"')],
+            HUB,
+            "all.yaml: document 2: tap.peek: peeks, but a journal in an event hub",
+        ),
+    ],
+)
+def test_what_the_journal_cannot_hold_is_reported(
+    folder: Callable[..., Any], documents: list[str], journal: str | None, expected: str
+) -> None:
+    (problem,) = problems(folder(*documents, journal=journal))
+    assert problem.startswith(expected)
 
 
 def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder: Callable[..., Any]) -> None:
-    journal = "event_hub: {connection: hub, hub: j}"
-    (task,) = load(folder(TASK + "dispatch: single\njournal: off\n", journal=journal)).tasks
+    (task,) = load(folder(TASK + "dispatch: single\njournal: off\n", journal=HUB)).tasks
     assert task.dispatch == "single"
-
-
-def test_taps_need_a_journal_and_a_peek_needs_a_blob_journal(folder: Callable[..., Any]) -> None:
-    assert problems(folder(TASK, tap(EAST_JOURNAL), journal=None)) == [
-        "all.yaml: document 2: there is no journal to write to"
-    ]
-
-
-def test_peek_needs_a_journal_that_stores_its_position(folder: Callable[..., Any]) -> None:
-    written = folder(TASK, tap(EAST_JOURNAL, peek='"0 * * * * *"'), journal="event_hub: {connection: hub, hub: j}")
-    (problem,) = problems(written)
-    assert problem.startswith("all.yaml: document 2: tap.peek: peeks, but a journal in an event hub")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder: Callable
 
 
 def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder: Callable[..., Any]) -> None:
-    configuration = load(folder(TASK, tap(EAST_JOURNAL), journal="event_hub: {connection: hub, hub: j}"))
+    configuration = load(folder(TASK, tap(EAST_JOURNAL), journal=HUB))
     journals = Journals(configuration, {"HUB": "x"})
     binding = journals.binding()
     assert binding is not None
