@@ -45,9 +45,7 @@ def subscribed(site: str, subscription: str, rule: str = MARKED) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    tmp_path.joinpath("tasks").mkdir()
-    tmp_path.joinpath("connections.yaml").write_text(task_files.CONNECTIONS, encoding="utf-8")
-    return tmp_path
+    return task_files.written(tmp_path, "")
 
 
 @pytest.fixture
@@ -73,9 +71,7 @@ def found(tmp_path: Path) -> Callable[..., Any]:
     """Return the names and paths of what a review finds in tasks and entities."""
 
     def found_in(*tasks: str, **entities: dict[str, Any]) -> list[tuple[str, str]]:
-        tmp_path.joinpath("tasks").mkdir()
-        tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
-        tmp_path.joinpath("tasks/all.yaml").write_text("---\n".join(tasks), encoding="utf-8")
+        task_files.written(tmp_path, "---\n".join(tasks), CONNECTIONS)
         for site, namespace in entities.items():
             document = {"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", **namespace}]}}
             tmp_path.joinpath(f"{site}.json").write_text(json.dumps(document), encoding="utf-8")

@@ -23,6 +23,7 @@ from shared.message.message import Message
 from shared.tasks.files import load
 from tests.fakes import JournalInMemory
 from tests.messages import delivered
+from tests.unit.tasks.task_files import written
 
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
@@ -34,15 +35,6 @@ SEND = "task: copy\nsource: {connection: west, queue: orders}\nroutes: [%s]\n"
 BINDING = "{target: {connection: east, queue: carrier}, via: binding}"
 OPEN = "task: copy\nsource: {connection: east, queue: carrier, from: envelope%s}\nroutes: [%s]\n"
 TO_EAST = "{target: {connection: east, queue: orders}}"
-
-
-def folder(path: Path, task: str, journal: str = "") -> Path:
-    (path / "tasks").mkdir()
-    (path / "connections.yaml").write_text(CONNECTIONS)
-    (path / "tasks" / "copy.yaml").write_text(task)
-    if journal:
-        (path / "journal.yaml").write_text(journal)
-    return path
 
 
 @pytest.mark.parametrize(
@@ -65,14 +57,14 @@ def folder(path: Path, task: str, journal: str = "") -> Path:
 )
 def test_what_a_binding_cannot_do_is_reported(tmp_path: Path, task: str, expected: str) -> None:
     with pytest.raises(ConfigError, match=expected.replace("(", "\\(")):
-        load(folder(tmp_path, task, "blob: {setting: JOURNAL}"))
+        load(written(tmp_path, task, CONNECTIONS, "blob: {setting: JOURNAL}"))
 
 
 def test_task_whose_routes_all_use_bindings_opens_no_client(tmp_path: Path) -> None:
     def never() -> ServiceBusClient:
         raise AssertionError("a client was opened")
 
-    configuration = load(folder(tmp_path, SEND % BINDING))
+    configuration = load(written(tmp_path, SEND % BINDING, CONNECTIONS))
     outputs = {alias: ServiceBusOutput(alias, never) for alias in configuration.connections}
     (task,) = assemble(configuration, outputs)
     journal = JournalInMemory()
@@ -84,7 +76,7 @@ def test_task_whose_routes_all_use_bindings_opens_no_client(tmp_path: Path) -> N
 
 def test_routes_with_equal_targets_share_an_output(tmp_path: Path) -> None:
     route = BINDING.replace("{target", "{when: 'x = 1', target")
-    configuration = load(folder(tmp_path, SEND % f"{route}, {BINDING}"))
+    configuration = load(written(tmp_path, SEND % f"{route}, {BINDING}", CONNECTIONS))
     outputs = {alias: ServiceBusOutput(alias, lambda: pytest.fail("opened")) for alias in configuration.connections}
     (task,) = assemble(configuration, outputs)
     assert len(task.router.bindings) == 1
@@ -92,7 +84,7 @@ def test_routes_with_equal_targets_share_an_output(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("route", "bindings"), [(TO_EAST, []), (BINDING, ["serviceBus"])])
 def test_only_tasks_with_bindings_declare_outputs(tmp_path: Path, route: str, bindings: list[str]) -> None:
-    configuration = load(folder(tmp_path, SEND % route))
+    configuration = load(written(tmp_path, SEND % route, CONNECTIONS))
     outputs = {alias: ServiceBusOutput(alias, lambda: pytest.fail("opened")) for alias in configuration.connections}
     (task,) = assemble(configuration, outputs)
     functions = func.FunctionApp()
@@ -117,9 +109,8 @@ def tried(path: Path, content: bytes) -> str:
 def test_dry_run_of_a_task_with_a_binding_shows_target_and_form_and_changes_nothing(
     tmp_path: Path, options: str, form: str
 ) -> None:
-    output = tried(
-        folder(tmp_path, SEND % BINDING.replace("via: binding", f"via: binding{options}")), b'{"body": "text"}'
-    )
+    task = SEND % BINDING.replace("via: binding", f"via: binding{options}")
+    output = tried(written(tmp_path, task, CONNECTIONS), b'{"body": "text"}')
     assert f"  routes: to east/carrier through an output binding: {form}\n" in output
     assert "would be sent to east/carrier" in output
     assert "nothing was changed" in output
@@ -129,7 +120,7 @@ def test_dry_run_of_a_task_with_envelopes_shows_each_message(tmp_path: Path) -> 
     contents = [Message.received(delivered(number), Origin("west", "orders")).encode() for number in (1, 2)]
     events = [encode_event(Event("west/orders", str(n), "service-bus", content)) for n, content in enumerate(contents)]
     line = json.dumps({"body": f"[{','.join(events)}]"}).encode()
-    output = tried(folder(tmp_path, OPEN % ("", TO_EAST)), line + b"\n")
+    output = tried(written(tmp_path, OPEN % ("", TO_EAST), CONNECTIONS), line + b"\n")
     assert "open: 2 messages" in output
     assert "part 0: would be sent to east/orders" in output
     assert "part 1: would be sent to east/orders" in output

@@ -23,6 +23,7 @@ from shared.review import review
 from shared.review.entities import Entities
 from shared.tasks.files import Configuration, load
 from tests.messages import message
+from tests.unit.tasks import task_files
 
 CONNECTIONS = """\
 west: {kind: service-bus, setting: WEST}
@@ -37,10 +38,7 @@ RABBIT = "amqps://busway:s3cret@rabbit.example"
 
 
 def written(folder: Path, task: str, connections: str = CONNECTIONS) -> Path:
-    folder.joinpath("tasks").mkdir(parents=True)
-    folder.joinpath("connections.yaml").write_text(connections, encoding="utf-8")
-    folder.joinpath("tasks/copy.yaml").write_text(task, encoding="utf-8")
-    return folder
+    return task_files.written(folder, task, connections)
 
 
 def task(*targets: str, source: str = "{connection: west, queue: orders}", more: str = "") -> str:
@@ -117,7 +115,7 @@ def test_a_broker_cannot_be_used_where_busway_does_not_reach_it(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, text, connections))
-    assert str(caught.value) == f"{tmp_path}/tasks/copy.yaml: {expected}"
+    assert str(caught.value) == f"{tmp_path}/tasks/all.yaml: {expected}"
 
 
 @pytest.mark.parametrize(("address", "is_there"), [("orders", True), ("news", True), ("/queues/orders", False)])

@@ -15,6 +15,7 @@ from shared.journal.event_hub import EventHubSink
 from shared.journal.log import LogJournal
 from shared.journal.task import TaskJournal
 from shared.tasks.files import load
+from tests.unit.tasks.task_files import written
 
 CONNECTIONS = """
 west: {kind: service-bus, setting: WEST}
@@ -42,13 +43,8 @@ def tap(source: str, **options: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[..., Any]:
-    def write(*documents: str, journal: str | None = BLOB, connections: str = CONNECTIONS) -> Path:
-        (tmp_path / "tasks").mkdir()
-        (tmp_path / "connections.yaml").write_text(connections)
-        (tmp_path / "tasks" / "all.yaml").write_text("\n---\n".join(documents))
-        if journal is not None:
-            (tmp_path / "journal.yaml").write_text(journal)
-        return tmp_path
+    def write(*documents: str, journal: str | None = BLOB) -> Path:
+        return written(tmp_path, "\n---\n".join(documents), CONNECTIONS, journal or "")
 
     return write
 

@@ -11,6 +11,7 @@ from cli.entities import entities_of
 from shared.review import CHECKS, Entities, Severity, review
 from shared.tasks.files import load
 from tests.unit.tasks.conftest import MARKED, ROOT, names, subscribed, task, to
+from tests.unit.tasks.task_files import written
 
 
 def queue(name: str, **properties: str | bool | int) -> dict[str, Any]:
@@ -130,24 +131,20 @@ def test_validation_makes_nothing_certain(found: Callable[..., Any]) -> None:
     ("here", "there", "expected"), [(4, 4, None), (2, 4, "partition-counts-differ"), (4, 2, "partition-missing")]
 )
 def test_equal_partition_counts_have_no_finding(tmp_path: Path, here: int, there: int, expected: str | None) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(
-        "west: {kind: event-hubs, setting: WEST}\neast: {kind: event-hubs, setting: EAST}\n"
-    )
+    sites = "west: {kind: event-hubs, setting: WEST}\neast: {kind: event-hubs, setting: EAST}\n"
     copy = task(
         "copy",
         "{connection: west, hub: telemetry, binary_properties: false}",
         to("east", "hub: telemetry, partition: keep"),
         rejects="{connection: west, hub: rejected}",
     )
-    (tmp_path / "tasks/copy.yaml").write_text(copy)
     for site, count in (("west", here), ("east", there)):
         hubs: list[Any] = [
             {"Name": name, "PartitionCount": count, "ConsumerGroups": []} for name in ("telemetry", "rejected")
         ]
         document = {"UserConfig": {"NamespaceConfig": [{"Type": "EventHub", "Name": "ns", "Entities": hubs}]}}
         (tmp_path / f"{site}.json").write_text(json.dumps(document))
-    configuration = load(tmp_path)
+    configuration = load(written(tmp_path, copy, sites))
     files = [str(tmp_path / f"{site}.json") for site in ("west", "east")]
     findings = review(configuration, entities_of(files, configuration.connections))
     assert [finding.check.name for finding in findings] == ([] if expected is None else [expected])

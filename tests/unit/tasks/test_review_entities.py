@@ -14,6 +14,7 @@ from shared.review import Entities, HostFile, largest_batch, review
 from shared.tasks.files import load
 from shared.tasks.models import Connection
 from tests.unit.tasks.conftest import CONNECTIONS, ROOT, task, to
+from tests.unit.tasks.task_files import written
 
 
 def host_file(timeout: timedelta | None = timedelta(hours=2), *, batch: int = 100, prefetch: int = 0) -> HostFile:
@@ -94,12 +95,7 @@ def hubs_file(folder: Path, name: str) -> Path:
 
 @pytest.fixture
 def connections(tmp_path: Path) -> Mapping[str, Connection]:
-    tmp_path.joinpath("tasks").mkdir()
-    tmp_path.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
-    tmp_path.joinpath("tasks/a.yaml").write_text(
-        task("t", "{connection: west, queue: a}", to("east")), encoding="utf-8"
-    )
-    return load(tmp_path).connections
+    return load(written(tmp_path, task("t", "{connection: west, queue: a}", to("east")), CONNECTIONS)).connections
 
 
 @pytest.mark.parametrize("name", ["hubs", "HUBS", "west"])

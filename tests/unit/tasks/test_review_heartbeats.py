@@ -12,6 +12,7 @@ from shared.assembly.heartbeats import heartbeat_schedule
 from shared.tasks.files import load
 from shared.tasks.heartbeats import heartbeat_targets, hiding
 from tests.unit.tasks.conftest import CONNECTIONS, subscribed, task, to
+from tests.unit.tasks.task_files import written
 
 EVERY = "heartbeat: {every: PT1M}\n"
 VISIBLE = "heartbeat: {every: PT1M, visible: true}\n"
@@ -57,16 +58,13 @@ def test_a_binding_and_heartbeats_exclude_each_other(problems: Callable[..., Any
 
 
 def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     routes = [to("east", each) for each in ("queue: orders", "topic: orders")] + [to("hubs", "hub: orders")]
     tasks = [
         task("hidden", "{connection: west, queue: a}", *routes, more=EVERY),
         task("visible", "{connection: west, queue: b}", *routes, more=VISIBLE.replace("PT1M", "PT7S")),
         task("none", "{connection: west, queue: c}", *routes),
     ]
-    (tmp_path / "tasks/all.yaml").write_text("---\n".join(tasks))
-    configuration = load(tmp_path)
+    configuration = load(written(tmp_path, "---\n".join(tasks), CONNECTIONS))
     ends = [[(target.kind, target.entity) for target in heartbeat_targets(each)] for each in configuration.tasks]
     assert ends == [
         [("topic", "busway-heartbeat"), ("topic", "orders"), ("hub", "busway-heartbeat")],
@@ -122,15 +120,12 @@ def test_a_rule_hides_heartbeats_once(condition: str, expected: str) -> None:
 
 
 def test_the_deployment_lets_the_app_send_heartbeats_to_its_sources_and_beside_its_targets(tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(CONNECTIONS)
     tasks = [
         task("a", "{connection: west, queue: jobs}", to("east"), more=EVERY),
         task("b", subscribed("west", "replication"), to("north", "topic: events"), more=EVERY),
         task("c", "{connection: west, queue: quiet}", to("east", "queue: quiet")),
     ]
-    (tmp_path / "tasks/all.yaml").write_text("---\n".join(tasks))
-    configuration = load(tmp_path)
+    configuration = load(written(tmp_path, "---\n".join(tasks), CONNECTIONS))
     deployed = deployment_of(configuration, needs_of(configuration, None))
     sites = {each["alias"]: each["sendsTo"] for each in deployed["sites"]}
     assert (sites["west"]["queues"], sites["west"]["topics"]) == (["jobs"], ["events"])

@@ -18,6 +18,7 @@ from shared.tasks.heartbeats import heartbeat_targets
 from shared.tasks.models import TaskFile
 from tests.fakes import OutputThatAccepts
 from tests.messages import message
+from tests.unit.tasks import task_files
 from tests.unit.tasks.conftest import names, task, to
 
 CONNECTIONS = """\
@@ -32,11 +33,8 @@ THREE = "[{connection: east, queue: orders}, {connection: north, topic: news}, {
 
 
 def written(folder: Path, *routes: str, source: str = SOURCE, more: str = "") -> Configuration:
-    folder.joinpath("tasks").mkdir(exist_ok=True)
-    folder.joinpath("connections.yaml").write_text(CONNECTIONS, encoding="utf-8")
     text = task("copy", source, *routes, rejects="{connection: west, queue: rejected}", more=more)
-    folder.joinpath("tasks/copy.yaml").write_text(text, encoding="utf-8")
-    return load(folder)
+    return load(task_files.written(folder, text, CONNECTIONS))
 
 
 def paths(file: TaskFile) -> list[str]:

@@ -25,6 +25,7 @@ from shared.tasks.files import load
 from tests.azurite import ACCOUNT
 from tests.fakes import OutputThatAccepts
 from tests.messages import message
+from tests.unit.tasks import task_files
 
 CONNECTIONS = """\
 west: {kind: service-bus, setting: WEST}
@@ -41,12 +42,7 @@ REJECTS = "rejects: {connection: west, queue: rejected}\n"
 
 
 def written(folder: Path, task: str, journal: str = "", *, connections: str = CONNECTIONS) -> Path:
-    folder.joinpath("tasks").mkdir()
-    folder.joinpath("connections.yaml").write_text(connections, encoding="utf-8")
-    folder.joinpath("tasks/copy.yaml").write_text(task, encoding="utf-8")
-    if journal:
-        folder.joinpath("journal.yaml").write_text(journal, encoding="utf-8")
-    return folder
+    return task_files.written(folder, task, connections, journal)
 
 
 def into(target: str = "queue: orders", source: str = "connection: west, queue: orders", more: str = REJECTS) -> str:
