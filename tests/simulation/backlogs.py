@@ -11,7 +11,7 @@ from shared.amqp.sections import data, only_data, split
 from shared.amqp.values import Value, string
 from shared.resend.places import Place, dead_letter_queue, rejects_of
 from tests.messages import application_properties, properties
-from tests.simulation.topologies import Topology, configuration, queue
+from tests.simulation.topology import Topology, configuration, queue
 
 _LOCK = timedelta(seconds=30)
 _TASKS = """

@@ -27,7 +27,8 @@ from tests.simulation.oracles import (
 from tests.simulation.rerun import RerunWorld
 from tests.simulation.reruns import RERUNS, Rerun
 from tests.simulation.resend import ResendWorld
-from tests.simulation.topologies import TOPOLOGIES, Topology
+from tests.simulation.topologies import TOPOLOGIES
+from tests.simulation.topology import Topology
 from tests.simulation.world import Scale, World
 
 _SCALES = (

@@ -22,7 +22,7 @@ from shared.message.message import Message
 from tests.jobs.twin import connect, judge
 from tests.memory_sink import MemorySink
 from tests.simulation.site import BEGIN
-from tests.simulation.topologies import Input
+from tests.simulation.topology import Input
 from tests.simulation.world import World
 
 _NAMES = re.compile(rb'"(west|east|north)\b')

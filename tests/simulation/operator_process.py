@@ -33,7 +33,7 @@ from tests.simulation.ledger import SimulatedLedgerStore
 from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
-from tests.simulation.topologies import configuration
+from tests.simulation.topology import configuration
 
 if TYPE_CHECKING:
     from tests.simulation.resend import ResendWorld

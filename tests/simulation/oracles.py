@@ -21,8 +21,9 @@ from typing import NamedTuple
 from shared.amqp.sections import only_data
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.copies import Expected, difference, properties_of, read, wrong_stamps
-from tests.simulation.topologies import Input
-from tests.simulation.world import DEAD_LETTERS, Draft, World
+from tests.simulation.draft import Draft
+from tests.simulation.topology import Input
+from tests.simulation.world import DEAD_LETTERS, World
 
 REJECTED = ("poison", "heavy")
 _WITHHELD = ("unwanted", *REJECTED)

@@ -14,14 +14,15 @@ from shared.message.replay import REPLAY
 from shared.resend.pipeline_delivery import key_of
 from shared.tasks.models import TaskFile
 from tests.simulation.copies import properties_of
+from tests.simulation.draft import Draft
 from tests.simulation.faults import RESEND_EFFECTS
 from tests.simulation.ledger import Lines, failure_of
 from tests.simulation.operator_process import simulated_connections
 from tests.simulation.oracles import Place, arrival_of, lines_of, outcomes_of, places
 from tests.simulation.rerun_process import RerunProcess, RerunReport
 from tests.simulation.reruns import GROUP, Command, Rerun
-from tests.simulation.topologies import Input, settings_of
-from tests.simulation.world import Draft, Scale, World
+from tests.simulation.topology import Input, settings_of
+from tests.simulation.world import Scale, World
 
 _NIGHT_SECONDS = 300.0
 _HEALING_SECONDS = 3 * 3600.0

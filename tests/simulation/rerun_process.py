@@ -22,7 +22,7 @@ from tests.simulation.journal import SimulatedSink
 from tests.simulation.ledger import SimulatedLedgerStore
 from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.reruns import GROUP
-from tests.simulation.topologies import configuration
+from tests.simulation.topology import configuration
 
 if TYPE_CHECKING:
     from tests.simulation.rerun import RerunWorld

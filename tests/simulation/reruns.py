@@ -5,14 +5,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 
 from busway_broker.config import NamespaceConfig, SubscriptionConfig
-from tests.simulation.topologies import (
-    HUB_AND_BACK,
-    HUB_TO_HUB,
-    PAIR,
-    PAIR_WITH_SESSIONS,
-    TARGETS_OF_HUB,
-    Topology,
-)
+from tests.simulation.topologies import HUB_AND_BACK, HUB_TO_HUB, PAIR, PAIR_WITH_SESSIONS, TARGETS_OF_HUB
+from tests.simulation.topology import Topology
 
 GROUP = "operator"
 """The consumer group of the operator: that of the app has readers with an epoch."""

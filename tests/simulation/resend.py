@@ -23,7 +23,7 @@ from tests.simulation.network import Network
 from tests.simulation.operator_process import Report, ResendProcess, simulated_connections
 from tests.simulation.rival import Rival
 from tests.simulation.site import Site, Sites, SkewedClock
-from tests.simulation.topologies import settings_of
+from tests.simulation.topology import settings_of
 from tests.simulation.world import Scale
 
 _HEALING_SECONDS = 6 * 3600.0

@@ -7,7 +7,8 @@ import pytest
 
 from tests.simulation.history import seeded
 from tests.simulation.oracles import objections, outcomes_of, places, stored
-from tests.simulation.topologies import DETECTING_TARGETS, THREE_TARGETS, Topology
+from tests.simulation.topologies import DETECTING_TARGETS, THREE_TARGETS
+from tests.simulation.topology import Topology
 from tests.simulation.world import Scale, World
 
 _KILLS, _MINUTE = 10, 60.0

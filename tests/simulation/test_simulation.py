@@ -13,7 +13,8 @@ from tests.simulation.judgement import disagreements, judged
 from tests.simulation.kept import KEPT
 from tests.simulation.mutants import Mutant, changed, mutants
 from tests.simulation.reruns import RERUNS
-from tests.simulation.topologies import TOPOLOGIES, Topology
+from tests.simulation.topologies import TOPOLOGIES
+from tests.simulation.topology import Topology
 
 pytestmark = pytest.mark.long
 

@@ -6,27 +6,24 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import partial
 
 from busway_broker.config import EntityStatus
 from busway_broker.core.content import read_content
 from busway_broker.core.event import read_event
 from host.checkpoints import Checkpoints, Partition
 from host.platform import Ending, Losing
-from shared.amqp.sections import data
-from shared.amqp.values import Value, decimal128, int_, string, symbol, timestamp, ulong
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
 from shared.tasks.models import TaskFile
-from tests.messages import annotations, application_properties, header, properties
+from tests.simulation.draft import Draft, encoded
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import Event, Faults
 from tests.simulation.instance import Instance, entity_of
 from tests.simulation.journal import Stored
 from tests.simulation.network import Network
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
-from tests.simulation.topologies import Input, Topology, configuration
+from tests.simulation.topology import Input, Topology, configuration
 
 DEAD_LETTERS = "/$DeadLetterQueue"
 """Behind the path of an entity."""
@@ -39,33 +36,11 @@ _UNCLAIMED = 30.0, 90.0
 _UNRECORDED = 10.0
 _MOST_INSTANCES = 3
 _SPARES = 6
-_BRIEF, _LONG = 1_000, 2_592_000_000
-"""The time to live of a message in milliseconds: of a brief one, and of the others."""
 _SLOWEST_EDITOR = 45.0
 _VISIBLE = 0.002
 _EACH_SCHEDULED = 3
 _AGAIN = 600.0
 """The seconds after which an application sends a message a second time at the latest."""
-
-
-class Draft(NamedTuple):
-    """A message of an application."""
-
-    key: str
-    name: str
-    input: Input
-    kind: str
-    """plain, express, brief (expires), unwanted (filtered), poison (the task rejects it) or heavy (the target does)."""
-    parts: int = 1
-    size: int = 0
-    """The bytes of its body, if it is padded."""
-    is_again: bool = False
-    """Whether the application has sent it before."""
-
-    @property
-    def names(self) -> list[str]:
-        """Return the names of its parts, or its own."""
-        return [self.name] if self.parts == 1 else [f"{self.name}/{part}" for part in range(self.parts)]
 
 
 @dataclass(frozen=True)
@@ -478,29 +453,3 @@ def source_path(task: TaskFile) -> str:
     source = task.source
     path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
     return path + (DEAD_LETTERS if source.dead_letter else "")
-
-
-@lru_cache(maxsize=256)
-def encoded(draft: Draft, *, is_hub: bool, due: int | None = None) -> bytes:
-    """Return the encoded message of a draft, which becomes visible when it is *due*, in milliseconds since 1970."""
-    named: dict[str, Value] = {"number": int_(1), "price": decimal128(bytes(range(16)))}
-    if draft.kind == "express":
-        named["express"] = int_(1)
-    if draft.kind == "heavy":
-        named["heavy"] = int_(1)
-    if draft.kind == "unwanted":
-        named["kind"] = string("unwanted")
-    media = "text/plain" if draft.kind == "poison" else "application/json"
-    fields: dict[str, Value] = {
-        "message_id": string(draft.name),
-        "subject": string("order"),
-        "correlation_id": ulong(7),
-        "content_type": symbol(media),
-        "creation_time": timestamp(1),
-    }
-    if not is_hub:
-        fields["session_id"] = string(draft.key)
-    body = json.dumps(draft.names if draft.parts > 1 else draft.name).encode().ljust(draft.size)
-    life = b"" if is_hub else header(time_to_live=_BRIEF if draft.kind == "brief" else _LONG)
-    times = b"" if due is None else annotations({"x-opt-scheduled-enqueue-time": timestamp(due)})
-    return life + times + properties(**fields) + application_properties(named) + data(body)
