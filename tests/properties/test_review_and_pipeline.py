@@ -185,7 +185,7 @@ PATH_OF_A_PROPERTY = {
         "subscription": "s",
         "rule": {"filter": "NOT p IS NULL", "action": "SET [repl-path] = p"},
     },
-    "routes": [{"target": {"connection": "west", "queue": "a"}}],
+    "routes": [{"target": {"connection": "west", "queue": "b"}}],
     "rejects": {"connection": "north", "queue": "rejected"},
     "loop_prevention": False,
 }

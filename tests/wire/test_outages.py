@@ -165,7 +165,9 @@ def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(
     for message in line.dead():
         properties = dict(Message.received(message.encode(), Origin("", "")).application_properties())
         assert properties["DeadLetterReason"].payload == "Poison"
-        assert properties["DeadLetterErrorDescription"].payload == f"copy, edited: {identity(message)} is poison"
+        assert (
+            properties["DeadLetterErrorDescription"].payload == f"copy, edited: refusing: {identity(message)} is poison"
+        )
     outcomes = {record.message_id or record.arrival.sequence_number: record for record in line.journal.records}
     rejected = [record for record in outcomes.values() if record.outcome is Outcome.REJECTED]
     assert {record.target for record in rejected} == {f"west/{queue}/$DeadLetterQueue"}
