@@ -23,6 +23,7 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
+from broker.tests import admin_requests
 from broker.tests.javascript_client import run_script
 from broker.tests.sdk_calls import Bus
 from busway_broker.admin.thread import RunningAdmin
@@ -38,23 +39,13 @@ CONFIG = NamespaceConfig(
     queues=(QueueConfig(name="configured"),),
     topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
 )
+broker, admin = admin_requests.broker, admin_requests.admin
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
     with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
         yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def admin(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> RunningAdmin:  # noqa: ARG001 - reset comes first
-    return running[1]
 
 
 @pytest.fixture

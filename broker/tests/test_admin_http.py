@@ -11,53 +11,29 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
+from broker.tests import admin_requests
 from broker.tests.admin_requests import AdminRequests
 from busway_broker.admin.certificate import AUTHORITY_FILE
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.admin.xml import MAX_DEPTH, MAX_ELEMENTS, BadXml, read_xml, text_tag
 from busway_broker.config import (
-    HubConfig,
     NamespaceConfig,
-    QueueConfig,
     SharedAccessKey,
-    SubscriptionConfig,
-    TopicConfig,
 )
 from busway_broker.thread import RunningBroker
 
 ROOT = Path(__file__).parents[2]
-CONFIG = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="orders"),),
-    topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
-    hubs=(HubConfig(name="hub", partition_count=2),),
-)
+NAMESPACES = (admin_requests.WEST,)
+running, broker = admin_requests.running, admin_requests.broker
+admin, requests = admin_requests.admin, admin_requests.requests
 ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
 CONNECT = 'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"'
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    with RunningBroker([CONFIG]) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def requests(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> AdminRequests:  # noqa: ARG001 - reset comes first
-    return AdminRequests(running[1].address("west"))
 
 
 def entry(description: str, name: str = "QueueDescription") -> str:

@@ -1,7 +1,6 @@
 """The JSON API of the administration: state, messages, events, connections, faults and hubs."""
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -11,40 +10,19 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
+from broker.tests import admin_requests
 from broker.tests.admin_requests import AdminRequests
 from broker.tests.sdk_calls import Bus
 from busway_broker.admin.messages import MAX_BODY
-from busway_broker.admin.thread import RunningAdmin
-from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import read_content
 from busway_broker.thread import RunningBroker
 from cli.property_types import date_time_offset, decimal, time_span, uri
 from shared.amqp.values import char, double, timestamp, uuid
 from tests.messages import delivered
 
-CONFIG = NamespaceConfig(
-    name="west",
-    queues=(QueueConfig(name="orders"),),
-    topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
-    hubs=(HubConfig(name="hub", partition_count=2),),
-)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    with RunningBroker([CONFIG]) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def requests(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> AdminRequests:  # noqa: ARG001 - reset comes first
-    return AdminRequests(running[1].address("west"))
+NAMESPACES = (admin_requests.WEST,)
+running, broker = admin_requests.running, admin_requests.broker
+admin, requests = admin_requests.admin, admin_requests.requests
 
 
 def test_a_message_is_sent_and_peeked(bus: Bus, requests: AdminRequests) -> None:

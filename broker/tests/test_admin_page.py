@@ -6,6 +6,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from broker.tests import admin_requests
 from broker.tests.admin_requests import AdminRequests
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import (
@@ -27,24 +28,9 @@ OPEN = NamespaceConfig(
     hubs=(HubConfig(name="telemetry", partition_count=2),),
 )
 KEYED = NamespaceConfig(name="keyed", queues=(QueueConfig(name="orders"),), shared_access_keys=(KEY,))
+NAMESPACES = (OPEN, KEYED)
+running, broker, admin = admin_requests.running, admin_requests.broker, admin_requests.admin
 HOSTILE = "</td><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    with RunningBroker([OPEN, KEYED]) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def admin(running: tuple[RunningBroker, RunningAdmin]) -> RunningAdmin:
-    return running[1]
 
 
 @pytest.fixture(scope="module")

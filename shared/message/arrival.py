@@ -39,6 +39,9 @@ class CarriedEvent(NamedTuple):
     """The BLAKE2b digest of the AMQP sections, in hexadecimal."""
 
 
+type Key = tuple[object, ...]
+
+
 class Arrival(Struct, frozen=True, gc=False):
     """
     The data that the service reports when it delivers a message.
@@ -60,16 +63,13 @@ class Arrival(Struct, frozen=True, gc=False):
     """When it was due, for a message that was scheduled; it had another sequence number before."""
 
     @property
-    def key(self) -> "Key | None":
+    def key(self) -> Key | None:
         """What identifies the message at every delivery, None if the service gave it no sequence number."""
         if self.sequence_number is None:
             return None
         # With the enqueued time, messages of an entity that was deleted and created again differ.
         key = self.origin, self.sequence_number, self.enqueued_time
         return key if self.event is None else (*key, self.event)
-
-
-type Key = tuple[object, ...]
 
 
 LOCK_END_IN_SESSIONS = 253_402_300_800_000

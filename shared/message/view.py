@@ -153,7 +153,10 @@ def _indented(text: str) -> list[str]:
     deepest = max(accumulate(1 if each in "[{" else -1 for each in _TEXT_OR_VALUE.sub("", text)), default=0)
     if deepest > _DEEPEST:
         return []
-    return msgspec.json.format(text, indent=2).split("\n")
+    try:
+        return msgspec.json.format(text, indent=2).split("\n")
+    except msgspec.DecodeError:  # of an escape of half a surrogate pair, which JSON allows
+        return []
 
 
 def _refused(_: str) -> None:

@@ -51,6 +51,7 @@ class LeasedBlob:
         Raises: BlobInUse if the lease is lost, TargetUnavailable, TargetRefused.
         """
         try:
+            # A block that was written in spite of its answer is there twice: a ledger's line may be.
             await while_read(lambda: self._client.append_block(block, length=len(block), lease=self._lease))
         except HttpResponseError as error:
             if error.status_code == HTTPStatus.PRECONDITION_FAILED:

@@ -1,5 +1,6 @@
 """The package as it is installed: what it brings, what it runs on, what it leaves out."""
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -92,6 +93,20 @@ def test_dependencies_are_pinned_for_the_tests() -> None:
         *(each for extra in project()["optional-dependencies"].values() for each in extra),
     ]
     assert [each for each in needed if f"\n{name_of(each)}==" not in pinned] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sessions.tables.TableStore",
+        "aio.sessions.tables.TableStore",
+        "receivers.stores.tables.TablesStore",
+        "senders.table_roles.TableRoles",
+    ],
+)
+def test_a_documented_name_of_0_2_0_is_where_it_was(name: str) -> None:
+    module, _, found = name.rpartition(".")
+    assert getattr(importlib.import_module(f"busway_clients.{module}"), found).__name__ == found
 
 
 def test_wheel_contains_the_package_and_its_type_marker(tmp_path: Path) -> None:

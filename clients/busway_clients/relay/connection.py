@@ -160,6 +160,7 @@ class Sockets:
                     heartbeat=self._heartbeat,
                     timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
                     max_msg_size=_MAX_MESSAGE_BYTES,
+                    proxy=endpoint.proxy,
                     ssl=endpoint.tls or True,
                 )
         except Exception as error:

@@ -33,13 +33,14 @@ class RelayEndpoint:
     A hybrid connection.
 
     Shape:  host may have a port; without credential only senders can connect, to a relay that allows anonymous ones;
-            is_plain is for a relay on the same machine, without TLS.
+            is_plain is for a relay on the same machine, without TLS; proxy is a URL.
     """
 
     host: str
     path: str
     credential: Credential | None = field(default=None, repr=False)
     is_plain: bool = False
+    proxy: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

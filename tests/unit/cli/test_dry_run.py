@@ -173,6 +173,10 @@ def test_messages_are_saved_unchanged_and_unsent_ones_get_a_number(tmp_path: Pat
     assert Message.received(read_messages(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
 
 
+def test_json_with_half_a_surrogate_pair_is_shown_as_it_is() -> None:
+    assert body_lines(message('{"half":"\\ud800"}')) == ['{"half":"\\ud800"}']
+
+
 def test_json_is_shown_indented_with_every_digit() -> None:
     text = '{"n":1.10,"big":1e400,"a":[],"o":{},"l":[1,{"x":"é\\u0041, }"}],"d":1,"d":2}'
     assert body_lines(message(text)) == [

@@ -25,10 +25,9 @@ def read_by_workers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     files = spark.read.format("binaryFile").load(list(paths)).select("path", "content")
 
     def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        # Imported here: this runs on a worker, and the driver may lack pyarrow.
-        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow as pa  # noqa: PLC0415 - this runs on a worker, and the driver may lack it
 
-        from busway_reconcile.read.records import COMPACTED, records_of  # noqa: PLC0415
+        from busway_reconcile.read.records import COMPACTED, records_of  # noqa: PLC0415 - likewise
 
         added = [("landed", pa.string()), ("path", pa.string()), ("trouble", pa.string()), ("count", pa.int64())]
         whole = pa.schema([*COMPACTED, *added])

@@ -138,7 +138,7 @@ def _by_line(text: bytes, troubles: dict[str, int]) -> pa.Table:
 
 
 def _record(line: bytes) -> dict[str, Any] | str:
-    """Return the fields of a record, or why *line* is none."""
+    """Return the fields of a record, or the reason why *line* has none."""
     try:
         found = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError):
