@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
 
 _DOWNLOADS = Path("build/trace")
-_STORAGE = "AzureWebJobsStorage"
 _HOUR = "%Y-%m-%dT%H"
+_STORAGE = "AzureWebJobsStorage"
 _SCOPE = "https://storage.azure.com/.default"
 # Somebody waits for it: ten seconds are enough to say that there is no answer.
 _PATIENCE = {"connection_timeout": 4, "read_timeout": 6, "retry_connect": 1, "retry_read": 0, "initial_backoff": 1}
@@ -76,11 +77,15 @@ def removed_taps(folder: Path) -> list[str]:
     return [] if kept is None else list(kept.removed_taps)
 
 
-def hours_between(begin: datetime, end: datetime) -> list[str]:
+def hours_between(begin: datetime, end: datetime) -> Sequence[str]:
     """Return the hours from *begin* to *end*, both included, as 2026-11-20T23."""
     first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    count = int((end - first) / timedelta(hours=1)) + 1 if first <= end else 0
-    return [(first + timedelta(hours=number)).strftime(_HOUR) for number in range(count)]
+    return _hours_from(first, int((end - first) / timedelta(hours=1)) + 1 if first <= end else 0)
+
+
+@lru_cache(maxsize=4)
+def _hours_from(first: datetime, count: int) -> Sequence[str]:
+    return tuple((first + timedelta(hours=number)).strftime(_HOUR) for number in range(count))
 
 
 def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 
 from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, Peeker, peeker
+from shared.ends.service_bus.peek import MESSAGES_AT_ONCE, CannotBePeeked, Peeker, peeker
 from shared.errors import TargetUnavailable
 from shared.message.peeked import PeekedMessage
 from shared.resend.letters import Letter
@@ -69,7 +69,8 @@ async def _page(opened: Peeker, first: int, count: int) -> list[PeekedMessage]:
     try:
         return await opened.peek(first, min(count, MESSAGES_AT_ONCE))
     except TargetUnavailable as error:
-        raise TargetUnavailable(f"{error}; {CHECK}") from error
+        kind = CannotBePeeked if isinstance(error, CannotBePeeked) else TargetUnavailable
+        raise kind(f"{error}; {CHECK}") from error
 
 
 _PARTITION_BITS = 48

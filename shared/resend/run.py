@@ -329,10 +329,13 @@ class Run:
             await self._sleep(wait)
             try:
                 return await self._renewing(self._delivery.answers(to, questions, self._stopping))
-            except BuswayError:
+            except BuswayError as error:
+                failure = error
                 if self._stopping.is_set():
                     break
-        # Without a look at the target nothing is known about them.
+        # Without a look at the target nothing is known about them: what may be there is not sent to an end that is away.
+        if self._options.unclear is Unclear.SEND and not self._stopping.is_set():
+            raise failure
         return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)
 
     def _leave_with_others(self, keys: Sequence[str], reason: str, what: str) -> None:

@@ -7,7 +7,7 @@ stored in `repl-*` properties; docs/mapping.md.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import starmap
 from typing import NamedTuple
 
@@ -46,29 +46,38 @@ class Expected(NamedTuple):
     """Whether it lives no longer than its original."""
 
 
-class Parts(NamedTuple):
+class Parts:
     """What the oracles compare of a message."""
 
-    sections: Sections
-    header: Sequence[Value | None]
-    fields: Sequence[Value | None]
-    """Those of its properties."""
-    annotations: Mapping[str, Value]
-    properties: Mapping[str, Value]
-    """Those of the application."""
+    def __init__(self, sections: Sections) -> None:
+        """Decode its *sections* when they are asked for."""
+        self.sections = sections
+
+    @cached_property
+    def header(self) -> Sequence[Value | None]:
+        """Return the fields of its header."""
+        return _fields(self.sections.header)
+
+    @cached_property
+    def fields(self) -> Sequence[Value | None]:
+        """Return the fields of its properties."""
+        return _fields(self.sections.properties)
+
+    @cached_property
+    def annotations(self) -> Mapping[str, Value]:
+        """Return its message annotations."""
+        return _named(self.sections.message_annotations)
+
+    @cached_property
+    def properties(self) -> Mapping[str, Value]:
+        """Return the properties of the application."""
+        return _named(self.sections.application_properties)
 
 
 @lru_cache(maxsize=512)
 def read(content: bytes) -> Parts:
     """Return the parts of a message, which the oracles ask for several times."""
-    sections = split(content)
-    return Parts(
-        sections,
-        _fields(sections.header),
-        _fields(sections.properties),
-        _named(sections.message_annotations),
-        _named(sections.application_properties),
-    )
+    return Parts(split(content))
 
 
 def properties_of(content: bytes) -> Mapping[str, Value]:
@@ -114,13 +123,14 @@ def wrong_stamps(original: bytes, copy: bytes, path: Sequence[str]) -> str | Non
 
 def _carried(source: Parts, found: Parts, expected: Expected) -> str | None:
     """Return what is wrong with a message that has stayed in one kind of namespace, apart from what all must keep."""
-    before, after = source.header, found.header
     if source.sections.properties != found.sections.properties:
         return "its properties"
     if _given(source.annotations) != _given(found.annotations):
         return "its annotations"
-    if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and not expected.ends):
-        return "its header"
+    if source.sections.header != found.sections.header:
+        before, after = source.header, found.header
+        if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and not expected.ends):
+            return "its header"
     if expected.ends and _end(found) - _end(source) > _SLOWEST_SEND:
         return "its end, which is after that of its original"
     return None

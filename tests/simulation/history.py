@@ -31,33 +31,39 @@ from tests.simulation.topologies import TOPOLOGIES
 from tests.simulation.topology import Topology
 from tests.simulation.world import Scale, World
 
-_SCALES = (
-    Scale(messages=3, rate=0.0, events=0),
-    Scale(messages=2, keys=1, rate=0.2, events=1),
-    Scale(messages=3, rate=0.05, events=1, window=30.0),
-    Scale(messages=3, rate=0.05, events=2),
-    Scale(messages=4, keys=2, rate=0.1, events=1),
-    Scale(messages=8, rate=0.08, events=3),
-    Scale(messages=4, rate=0.1, events=1, size=90_000),
-    Scale(messages=3, rate=0.02, events=2, window=1_500.0),
-    Scale(messages=3, rate=0.02, events=3, window=5_000.0),
-)
-_RESEND_SCALES = (
-    Scale(messages=4, rate=0.0, events=0, window=60.0),
-    Scale(messages=3, keys=1, rate=0.1, events=2, window=60.0),
-    Scale(messages=4, keys=2, rate=0.05, events=4, window=120.0),
-    Scale(messages=6, rate=0.03, events=6, window=20.0),
-    Scale(messages=6, rate=0.08, events=12, window=30.0),
-    Scale(messages=9, rate=0.02, events=20, window=600.0),
-    Scale(messages=4, rate=0.0, events=8, window=10.0),
-    Scale(messages=5, rate=0.05, events=3, size=90_000, window=60.0),
-)
-_RERUN_SCALES = (
-    Scale(messages=3, rate=0.0, events=0, window=20.0),
-    Scale(messages=4, keys=2, rate=0.0, events=0, window=20.0),
-    Scale(messages=3, keys=1, rate=0.05, events=1, window=30.0),
-    Scale(messages=5, rate=0.1, events=2, window=60.0),
-)
+_SCALES = {
+    Scale(messages=2, rate=0.0, events=0): 2,
+    Scale(messages=2, keys=1, rate=0.2, events=1, window=30.0): 4,
+    Scale(messages=2, keys=1, rate=0.1, events=2): 4,
+    Scale(messages=3, keys=1, rate=0.1, events=1, window=30.0): 4,
+    Scale(messages=3, keys=2, rate=0.05, events=2): 3,
+    Scale(messages=4, keys=2, rate=0.1, events=1): 2,
+    Scale(messages=12, rate=0.08, events=3): 1,
+    Scale(messages=3, rate=0.1, events=1, size=90_000): 1,
+    Scale(messages=2, rate=0.02, events=2, window=1_500.0): 2,
+    Scale(messages=2, rate=0.02, events=3, window=5_000.0): 1,
+}
+"""
+And how often each is drawn.
+
+Most are small: two or three messages break what more of them break, and many more histories fit into a second.
+"""
+_RESEND_SCALES = {
+    Scale(messages=3, rate=0.0, events=0, window=60.0): 2,
+    Scale(messages=2, keys=1, rate=0.1, events=2, window=60.0): 4,
+    Scale(messages=3, keys=2, rate=0.05, events=3, window=30.0): 4,
+    Scale(messages=3, rate=0.08, events=4, window=20.0): 4,
+    Scale(messages=4, rate=0.05, events=6, window=30.0): 3,
+    Scale(messages=4, rate=0.0, events=8, window=10.0): 2,
+    Scale(messages=9, rate=0.02, events=20, window=600.0): 1,
+    Scale(messages=5, rate=0.05, events=3, size=90_000, window=60.0): 1,
+}
+_RERUN_SCALES = {
+    Scale(messages=2, rate=0.0, events=0, window=20.0): 4,
+    Scale(messages=4, keys=2, rate=0.0, events=0, window=20.0): 2,
+    Scale(messages=3, keys=1, rate=0.05, events=1, window=30.0): 4,
+    Scale(messages=6, rate=0.1, events=2, window=60.0): 1,
+}
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
 BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS, *RERUNS)}
@@ -99,13 +105,13 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
         topology = BY_NAME[plan.topology]
     world: World | ResendWorld
     if isinstance(topology, Backlog):
-        world = ResendWorld(plan.seed, topology, chance.choice(_RESEND_SCALES), plan.most_faults)
+        world = ResendWorld(plan.seed, topology, _drawn(chance, _RESEND_SCALES), plan.most_faults)
         judge: Callable[[list[str]], Evidence | None] = partial(_resent, world)
     elif isinstance(topology, Rerun):
-        world = RerunWorld(plan.seed, topology, chance.choice(_RERUN_SCALES), plan.most_faults)
+        world = RerunWorld(plan.seed, topology, _drawn(chance, _RERUN_SCALES), plan.most_faults)
         judge = partial(_rerun, world, number)
     else:
-        scale = chance.choice(_SCALES)
+        scale = _drawn(chance, _SCALES)
         taps = min(chance.choice((0, 0, 1, 2)), topology.taps)
         loses = chance.choice((None, None, 3, 7)) if taps else None
         world = World(plan.seed, topology, scale, plan.most_faults, loses)
@@ -136,6 +142,11 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
         proof,
         world if keeps_world else None,
     )
+
+
+def _drawn(chance: random.Random, scales: Mapping[Scale, int]) -> Scale:
+    (scale,) = chance.choices([*scales], [*scales.values()])
+    return scale
 
 
 def _replicated(world: World, chance: random.Random, number: int, taps: int, found: list[str]) -> Evidence | None:
@@ -218,11 +229,23 @@ def seeded(seed: int) -> Iterator[None]:
     state = random.getstate()
     random.seed(seed)
     os.urandom = chance.randbytes
+    try:
+        with silent():
+            yield
+    finally:
+        os.urandom = urandom
+        random.setstate(state)
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Log nothing. It takes longer the more loggers there are: whoever makes many histories does it around them."""
     level = logging.root.manager.disable
+    if level >= logging.CRITICAL:
+        yield
+        return
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
         logging.disable(level)
-        os.urandom = urandom
-        random.setstate(state)

@@ -29,6 +29,7 @@ from host.triggers.service_bus_single import ServiceBusSingleListener
 from host.worker import Attempt, Function, Invocation, Outputs
 from shared.assembly.journals import Journals
 from shared.assembly.pipelines import pipelines
+from shared.editors.state import store
 from shared.errors import BuswayError
 from shared.line.hub_reader import HubReader
 from shared.line.intake import Intake
@@ -233,8 +234,8 @@ class Instance(Process):
             for file in self._configuration.tasks
         }
         with (
-            patch("shared.editors.state.store.open_blobs", lambda *_: SimulatedBlobs(world, self)),
-            patch("shared.editors.state.store.open_documents", lambda *_: SimulatedDocuments(world, self)),
+            patch.object(store, "open_blobs", lambda *_: SimulatedBlobs(world, self)),
+            patch.object(store, "open_documents", lambda *_: SimulatedDocuments(world, self)),
         ):
             made = pipelines(
                 self._configuration,

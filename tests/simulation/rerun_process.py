@@ -1,5 +1,6 @@
 """The process of an operator who repairs what is missing, or replays what a task has carried."""
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tests.simulation.rerun import RerunWorld
 
 
+_MEMORY = next(filter(os.path.isdir, ["/dev/shm"]), None)  # noqa: S108 - a folder of its own in it
+"""A file system without a disk, None if there is none."""
 _LOOKS = 4
 """How often a run looks at a target that does not answer."""
 
@@ -66,13 +69,13 @@ class RerunProcess(OperatorProcess):
                 world.wrong.append(f"{name}: sent to {target} again although the ledger has it")
             elif (place, name) in self.sent:
                 world.wrong.append(f"{name}: sent to {target} again although the answer had come")
-            elif (target, name) not in self.begun and world.is_seen_at(target, name) and not self._is_blind():
+            elif (target, name) not in self.begun and world.is_seen_at(target, name) and not self._may_be_blind():
                 world.wrong.append(f"{name}: sent to {target} although it can be seen there")
             self.begun.add((target, name))
 
-    def _is_blind(self) -> bool:
-        """Return whether so much has gone wrong that it may not have been able to look."""
-        return self._world.faults.drawn - self._drawn >= _LOOKS
+    def _may_be_blind(self) -> bool:
+        """Return whether so much has gone wrong that a repair may not have been able to look; a replay then ends."""
+        return self._world.plan is None and self._world.faults.drawn - self._drawn >= _LOOKS
 
     async def carry_out(self) -> None:
         """Run the command, and report it."""
@@ -112,7 +115,7 @@ class RerunProcess(OperatorProcess):
         loaded = configuration(world.topology)
         delivery = ReplayDelivery(plan, self._ledger, loaded, world.settings)
         task = next(task for task in loaded.tasks if task.task == plan.task)
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory(dir=_MEMORY) as name:
             plan.journal = name
             for blob, (_, content) in world.blobs.items():
                 (Path(name) / blob).parent.mkdir(parents=True, exist_ok=True)

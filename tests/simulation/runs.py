@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation.history import History, Plan, run
+from tests.simulation.history import History, Plan, run, silent
 from tests.simulation.judgement import Evidence, disagreements, judged
 
 _CHUNK, _CHUNK_TO_STOP = 400, 50
@@ -60,15 +60,16 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
     proofs: list[Evidence] = []
     gc.disable()
     gc.freeze()  # the modules, which a collection would look at each time
-    for count, seed in enumerate(seeds):
-        history = run(Plan(seed, topology), seed)
-        findings.add(history)
-        if history.evidence is not None:
-            proofs.append(history.evidence)
-        if stops and history.objections:
-            break
-        if count % _COLLECT_EVERY == 0:
-            gc.collect()
+    with silent():
+        for count, seed in enumerate(seeds):
+            history = run(Plan(seed, topology), seed)
+            findings.add(history)
+            if history.evidence is not None:
+                proofs.append(history.evidence)
+            if stops and history.objections:
+                break
+            if count % _COLLECT_EVERY == 0:
+                gc.collect()
     gc.unfreeze()
     gc.enable()
     if not proofs or (stops and findings.violations):

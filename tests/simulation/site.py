@@ -11,7 +11,6 @@ from shared.clock import SystemClock
 from tests.simulation.event_loop import SeededLoop
 
 BEGIN = datetime(2026, 1, 5, 8, tzinfo=UTC)
-_BEGIN_SECONDS = BEGIN.timestamp()
 # A deadline in whole milliseconds may lie behind the same time in seconds by a rounding error.
 _ROUNDING = 1e-6
 
@@ -23,6 +22,8 @@ class SkewedClock(SystemClock):
         """Read the time of *loop*."""
         self._loop = loop
         self._skew = timedelta(seconds=skew)
+        self.begin = (BEGIN + self._skew).timestamp()
+        """Its time at the begin of the loop, in seconds since 1970."""
         self._at = -1.0
         self._now = BEGIN
 
@@ -36,11 +37,6 @@ class SkewedClock(SystemClock):
     def monotonic(self) -> float:
         """Return the virtual seconds that have passed."""
         return self._loop.time()
-
-    @property
-    def skew(self) -> float:
-        """Return the seconds that it is ahead."""
-        return self._skew.total_seconds()
 
 
 class Site:
@@ -97,7 +93,7 @@ class Sites:
         for site in self._sites:
             at = site.namespace.next_deadline()
             if at is not None:
-                seconds = at / 1000 - _BEGIN_SECONDS - site.clock.skew + _ROUNDING
+                seconds = at / 1000 - site.clock.begin + _ROUNDING
                 if found is None or seconds < found:
                     found = seconds
         return found

@@ -48,7 +48,7 @@ class Scale:
     """How much a history has of everything."""
 
     messages: int = 8
-    """For each input."""
+    """Each of one of the inputs."""
     keys: int = 3
     rate: float = 0.04
     """The probability that a request goes wrong."""
@@ -136,7 +136,8 @@ class World:
         self.tasks = self._configuration.tasks
         self._started = 0
         self._numbers: dict[str, int] = {}
-        self._waiting = sum(1 + source.is_repeated for source in self.topology.inputs) * self.scale.messages
+        self._senders = self.chance.choices(self.topology.inputs, k=self.scale.messages)
+        self._waiting = sum(1 + source.is_repeated for source in self._senders)
 
     def skew(self) -> float:
         """Return by how much a clock differs."""
@@ -151,10 +152,9 @@ class World:
     def run(self) -> bool:
         """Send, copy and break; then heal. Return whether everything came to rest."""
         window = self.scale.window
-        for source in self.topology.inputs:
-            for _ in range(self.scale.messages):
-                at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
-                self.network.at(at, partial(self._send, source))
+        for source in self._senders:
+            at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
+            self.network.at(at, partial(self._send, source))
         for at in self._moments():
             self.network.at(at, partial(self._happen, self._drawn()))
         self._in_loop(self._start_instance)

@@ -16,6 +16,12 @@ MESSAGES_AT_ONCE = 250
 _TIMEOUT_SECONDS = 30.0
 # Somebody waits: an entity that has not answered by then is reported.
 _FIRST_TIMEOUT_SECONDS = 8.0
+_LASTING = (FORWARDS, "unauthorized", "mgmt link", "not-found")
+"""In the texts of refusals that stay: see `shared.ends.look_error`."""
+
+
+class CannotBePeeked(TargetUnavailable):
+    """The entity shows nothing until a person acts: it forwards, does not exist, or does not let this one look."""
 
 
 class Peeker:
@@ -34,7 +40,8 @@ class Peeker:
         except (AzureError, OSError) as error:
             where = f"{self._origin.site}/{self._origin.entity}"
             reason = "it forwards its messages" if FORWARDS in str(error) else type(error).__name__
-            raise TargetUnavailable(f"{where}: it cannot be peeked, {reason}") from error
+            kind = CannotBePeeked if any(each in str(error).lower() for each in _LASTING) else TargetUnavailable
+            raise kind(f"{where}: it cannot be peeked, {reason}") from error
         self._timeout_seconds = _TIMEOUT_SECONDS
         return [PeekedMessage.of(content, self._origin) for content in contents]
 
