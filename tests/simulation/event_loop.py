@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
-_MOST_STEPS = 2_000_000
+_MOST_STEPS = 300_000
 """A history has some thousand; one with more goes round in circles."""
 
 

@@ -4,13 +4,16 @@ import contextlib
 import logging
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NoReturn
 
 from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
+from tests.simulation.event_loop import Stuck
 from tests.simulation.judgement import Evidence, evidence
 from tests.simulation.oracles import (
     REJECTED,
@@ -64,6 +67,7 @@ _RERUN_SCALES = {
     Scale(messages=3, keys=1, rate=0.05, events=1, window=30.0): 4,
     Scale(messages=6, rate=0.1, events=2, window=60.0): 1,
 }
+_MOST_SECONDS = 60
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
 BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS, *RERUNS)}
@@ -120,7 +124,9 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
     proof = None
     with seeded(plan.seed):
         try:
-            if not world.run():
+            with limited():
+                is_at_rest = world.run()
+            if not is_at_rest:
                 found.append("it did not come to rest")
             proof = judge(found)
         except Exception as error:
@@ -235,6 +241,22 @@ def seeded(seed: int) -> Iterator[None]:
     finally:
         os.urandom = urandom
         random.setstate(state)
+
+
+@contextlib.contextmanager
+def limited() -> Iterator[None]:
+    """Raise Stuck when it has computed for a minute: code that never awaits ends in no step of the loop."""
+
+    def end(*_: object) -> NoReturn:
+        raise Stuck(f"{_MOST_SECONDS} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, _MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 Mutants: faults in the product that a run of the simulation must find.
 
 mutants.yaml has them. `python -m tests.simulation.mutants` plants them one after the other and prints after how many
-histories each was found.
+histories each was found, and the seed that found it.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def main() -> int:
     options = parser.parse_args()
     wanted = [mutant for mutant in mutants() if options.only in mutant.name]
     found = 0
-    print(f"{'mutant':<52}{'found after':>16}{'seconds':>10}")
+    print(f"{'mutant':<66}{'found after':>12}{'seed':>12}{'seconds':>10}")
     for mutant in wanted:
         started = time.monotonic()
         command = [sys.executable, "-m", "tests.simulation", "--stop", "--mutant", mutant.name]
@@ -96,7 +96,11 @@ def main() -> int:
         count = re.search(r"^([\d,]+) histories", done.stdout, re.MULTILINE)
         after = "not found" if done.returncode == 0 else count[1] if count is not None else "broken"
         found += done.returncode != 0 and count is not None
-        print(f"{mutant.name:<52}{after:>16}{time.monotonic() - started:>10.0f}", flush=True)
+        seed = re.search(r"^make simulate seed=(\d+)", done.stdout, re.MULTILINE)
+        print(
+            f"{mutant.name:<66}{after:>12}{'' if seed is None else seed[1]:>12}{time.monotonic() - started:>10.0f}",
+            flush=True,
+        )
     print(f"{found} of {len(wanted)} found")
     return 0 if found >= len(wanted) - 2 else 1
 
