@@ -97,7 +97,7 @@ def shortened(content: bytes, life: int) -> bytes:
     """
     Return an encoded message with a *life* in milliseconds: it has waited for its target.
 
-    A difference of less than a second is left, as is a life of more than 49.7 days.
+    A difference of less than a second is left unless the life has ended, as is a life of more than 49.7 days.
     """
     message = Message(split(content), _UNKNOWN)
     present: object = message.time_to_live
@@ -105,7 +105,8 @@ def shortened(content: bytes, life: int) -> bytes:
     if is_event:  # its life is stored; in a message that has its own, a property of this name is the application's
         stored = message.application_property(TIME_TO_LIVE)
         present = None if stored is None else stored.payload
-    if not isinstance(present, int) or not life + _NOTICED_MILLISECONDS <= present <= _LONGEST_MILLISECONDS:
+    noticed = _NOTICED_MILLISECONDS if life > MIN_MILLISECONDS else 1
+    if not isinstance(present, int) or not life + noticed <= present <= _LONGEST_MILLISECONDS:
         return content
     if is_event:
         message.set_properties({TIME_TO_LIVE: uint(life)})

@@ -333,7 +333,7 @@ class Run:
                 failure = error
                 if self._stopping.is_set():
                     break
-        # Without a look at the target nothing is known about them: what may be there is not sent to an end that is away.
+        # Without a look at the target nothing is known about them, and what may be there is not sent again.
         if self._options.unclear is Unclear.SEND and not self._stopping.is_set():
             raise failure
         return dict.fromkeys((question.key for question in questions), Answer.UNCLEAR)

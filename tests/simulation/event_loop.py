@@ -116,6 +116,8 @@ class SeededLoop(asyncio.AbstractEventLoop):
                     if not handle.is_cancelled and (owner is None or not owner.is_dead):
                         try:
                             handle.context.run(handle.callback, *handle.args)
+                        except SystemExit:
+                            break
                         except BaseException as error:  # noqa: BLE001 - whatever it is, the history has failed
                             self.failures.append(error)
                     self.steps += 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _MEMORY = next(filter(os.path.isdir, ["/dev/shm"]), None)  # noqa: S108 - a folder of its own in it
-"""A file system without a disk, None if there is none."""
+"""A file system without a disk, None where it is missing."""
 _LOOKS = 4
 """How often a run looks at a target that does not answer."""
 
