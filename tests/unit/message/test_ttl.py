@@ -103,7 +103,9 @@ def read(content: bytes) -> Message:
     return Message.received(content, Origin("west", "q"))
 
 
-@pytest.mark.parametrize(("life", "left"), [(5000, 2000), (5000, 4500), (900, 1), (1, 1), (NINETY_DAYS, 2000), (None, 2000)])
+@pytest.mark.parametrize(
+    ("life", "left"), [(5000, 2000), (5000, 4500), (900, 1), (1, 1), (NINETY_DAYS, 2000), (None, 2000)]
+)
 @pytest.mark.parametrize("is_event", [False, True])
 def test_what_has_waited_for_its_target_is_encoded_again_if_its_life_differs(
     life: int | None, left: int, *, is_event: bool
