@@ -13,6 +13,7 @@ command := .venv/command-installed
 distributions := . ./broker ./clients ./jobs/reconcile
 compiled := .venv/modules-compiled
 node_packages := node_modules/.package-lock.json
+npm_options := --ignore-scripts --no-audit --no-fund
 
 # Without a version, the Spark of .venv. Spark 3.5 is in the runtimes of Synapse, Fabric and Databricks with Python 3.11.
 spark_venv := $(if $(version),build/spark-$(version),.venv)
@@ -24,7 +25,8 @@ spark_packages := $(if $(version),$(spark_venv)/packages-installed,$(command))
 help: ## print these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: installed ## two sites on this machine, 2,000 real messages, a table of what arrived
+demo: ## two sites on this machine, 2,000 real messages, a table of what arrived
+	@$(MAKE) --no-print-directory --jobs 2 installed
 	.venv/bin/busway demo
 
 test: installed java $(compiled) ## all tests, of the nightly job the most important: make spark runs the others
@@ -154,7 +156,8 @@ build/site-packages/packages-installed: tools/site/requirements.lock
 $(node_packages): package.json package-lock.json
 	@tools/check-node
 	@echo 'Installing npm packages into node_modules'
-	@npm ci --ignore-scripts --no-audit --no-fund
+	@# The versions are exact, so that what an old answer of the registry names is still right.
+	@npm ci --prefer-offline $(npm_options) || npm ci $(npm_options)
 	@touch $@
 
 java:
