@@ -135,7 +135,7 @@ $(python_packages): .python-version requirements-dev.lock
 	@touch $@
 
 $(command): $(python_packages) $(distributions:%=%/pyproject.toml)
-	@$(python) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(distributions:%=--editable %)
+	@$(python) -m uv pip install --quiet --python $(python) --offline --link-mode copy --no-deps --no-build-isolation $(distributions:%=--editable %)
 	@touch $@
 
 # Once, by one process: six would compile the same modules at the same time.
