@@ -95,7 +95,7 @@ def read_line_by_line(lines: Iterable[bytes]) -> tuple[list[Record], dict[str, i
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reader, "_by_block", nothing)
-        return read(lines, block=1)
+        return read(lines, block=1 << 20)
 
 
 def test_an_odd_line_spoils_no_other_and_a_block_of_lines_is_what_its_lines_are() -> None:
