@@ -70,6 +70,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return is_part or bool(super()._check_nodes_have_same_collection())
 
         def _assign_work_unit(self, node: Any) -> None:
+            if node not in self.registered_collections:
+                return  # it replaces a worker that crashed, and still collects
             units = iter(self.workqueue)
             if node.workerinput["waiting"]:
                 units = (unit for unit in units if unit.startswith(WAITING))
