@@ -1,5 +1,6 @@
 """`busway trace`: every hop of one message, from the journals."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -80,7 +81,7 @@ def trace(
         raise typer.Exit(_NOT_FOUND)
 
 
-def _hours(first: str | None, last: str | None) -> list[str]:
+def _hours(first: str | None, last: str | None) -> Sequence[str]:
     from cli.journal import hours_between
 
     end = datetime.now(UTC) if last is None else _hour("--to", last, of_day=23)

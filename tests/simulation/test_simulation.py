@@ -60,8 +60,9 @@ def test_an_unknown_name_is_an_error_of_the_command(option: str) -> None:
 
 
 def test_a_failing_history_is_shown_with_the_fewest_faults_and_the_path_of_a_message() -> None:
-    arguments = ("--mutant", "complete a batch that has failed", "--stop", "--histories", "250", "--processes", "1")
-    story = simulate(*arguments, "--topology", "pair", "--first", "0", code=1)
+    mutant = "take an unavailable target as accepting"
+    arguments = ("--mutant", mutant, "--stop", "--histories", "250", "--processes", "1")
+    story = simulate(*arguments, "--topology", "pair", "--first", "1000", code=1)
     assert "make simulate seed=" in story
     assert "lost: " in story
     assert "faults:\n" in story
