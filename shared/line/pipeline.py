@@ -254,21 +254,24 @@ class Pipeline:
         if unwritten is not None:
             delivery.decide(batch, unwritten, is_last=True)
             return error or unwritten
-        unsettled = None
+        settled: _Outcomes = []
         if error is None:
             has_progress = delivery.can_release or (bool(entries) and any(item.is_share for item in batch.items))
             progress = partial(self._note_progress, batch, delivery, batch_id) if has_progress else None
             error = await self._sender.send(batch.items, delivery.deadline, progress)
             items = delivery.unreleased(batch)
-            unsettled = await self._settle_editors(items, delivery)
-            error = error or unsettled or self._left_behind(items)
+            settled = _outcomes_of(items)
+            error = error or self._left_behind(items)
         is_last = self._task.dry_run or delivery.is_complete(batch)
         decided = delivery.decide(batch, error, is_last=is_last)
         if not decided:
             return error
         unwritten = await self._records.decided(batch, decided, batch_id, delivery.deadline)
         self._records.keep(batch)
-        if unwritten is None and unsettled is None:
+        if unwritten is None:
+            # Not earlier: an editor may withhold the next delivery of what it knows as sent.
+            unwritten = await self._settle_editors(settled, delivery)
+        if unwritten is None:
             finished = delivery.finished(batch)
             kept = await delivery.dead_letter(finished)
             error = error or next(iter(kept.values()), None)
@@ -287,23 +290,17 @@ class Pipeline:
         """Record the results in *batch* while others wait for their targets, and release what has all of its own."""
         finished = delivery.finished(batch) if delivery.can_release else {}
         items = [item for items in finished.values() for item in items]
-        if items and await self._settle_editors(items, delivery) is not None:
-            return
         shares = [item for item in delivery.unreleased(batch) if item.is_share and item.state in OUTCOMES]
         decided = dict.fromkeys([*items, *shares])
-        if await self._records.decided(batch, decided, batch_id, delivery.deadline) is None:
+        unwritten = await self._records.decided(batch, decided, batch_id, delivery.deadline)
+        if unwritten is None and await self._settle_editors(_outcomes_of(items), delivery) is None:
             kept = await delivery.dead_letter(finished, waits=False)
             settled = [position for position in finished if position not in kept]
             delivery.outcomes.update([OUTCOMES[item.state] for position in settled for item in finished[position]])
             await delivery.release(settled)
 
-    async def _settle_editors(self, items: Sequence[Item], delivery: Delivery) -> BuswayError | None:
-        """Report the outcomes to the editors that are given batches; return the error of one that cannot store them."""
-        if not self._settling:
-            return None
-        # For an editor a message is sent once all its targets have it.
-        whole = (item for item in items if not item.copies or item is item.copies[0])
-        outcomes = [(item.arrival, outcome) for item in whole if (outcome := item.common_outcome) is not None]
+    async def _settle_editors(self, outcomes: "_Outcomes", delivery: Delivery) -> BuswayError | None:
+        """Report *outcomes* to the editors that are given batches; return the error of one that cannot store them."""
         try:
             for editor in self._settling if outcomes else ():
                 await delivery.ask(f"the editor {editor.name}", partial(_settle, editor, outcomes))
@@ -312,5 +309,14 @@ class Pipeline:
         return None
 
 
-async def _settle(editor: BatchEditor, outcomes: Sequence[tuple[Arrival, Outcome]], seconds: float) -> None:
+type _Outcomes = Sequence[tuple[Arrival, Outcome]]
+
+
+def _outcomes_of(items: Sequence[Item]) -> _Outcomes:
+    """Return the results of *items*; for an editor a message is sent once all its targets have it."""
+    whole = (item for item in items if not item.copies or item is item.copies[0])
+    return [(item.arrival, outcome) for item in whole if (outcome := item.common_outcome) is not None]
+
+
+async def _settle(editor: BatchEditor, outcomes: _Outcomes, seconds: float) -> None:
     await editor.settled(outcomes, timeout_seconds=seconds)

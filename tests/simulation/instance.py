@@ -178,8 +178,10 @@ class Instance(Process):
         self._begun |= names
         if topology.kinds or not topology.taps:
             return
+        # What the application sends twice is sent twice if the store of the editor has not answered.
+        doubled = {draft.name for draft in self._world.accepted if draft.is_again} if self.is_forgetful else set()
         self._world.sent_again |= {
-            name for name in names if (place, name) in self.sent or self.under_way[place, name] > 0
+            name for name in names - doubled if (place, name) in self.sent or self.under_way[place, name] > 0
         }
 
     def claim(self) -> None:
@@ -248,6 +250,7 @@ class Instance(Process):
                 settlement=settlement,
                 clock=self._clock,
                 sleep=self._sleep,
+                hold=world.hold,
             )
         for file, pipeline in made:
             if file.source.reader == "app":

@@ -56,6 +56,8 @@ class _Account:
             case Effect.KILL_BEFORE:
                 self._owner.kill()
             case Effect.SLOW:
+                # A delivery may not wait so long for the store of an editor.
+                self._owner.is_forgetful |= where.startswith("store")
                 await asyncio.sleep(_SLOW_SECONDS)
             case _:
                 pass

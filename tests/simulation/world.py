@@ -125,6 +125,8 @@ class World:
         self.calls_per_session = self.chance.choice((1, 1, 3))
         self.batch_limit = self.chance.choice((700, 4_000)) if not self.scale.size else 2 * self.scale.size
         """The bytes in one transfer."""
+        self.hold = self.chance.choice((None, timedelta(seconds=12), timedelta(seconds=50)))
+        """How long a delivery waits for its targets, None: as long as its task file says."""
         self.accepted: list[Draft] = []
         self.instances: list[Instance] = []
         self.is_quiet = False
