@@ -4,7 +4,8 @@ The line of a task: received → edited → stamped → routed → journalled �
 1. The steps before the send do no I/O, except editors of whole batches.
 2. A message is decided once. The line remembers accepted messages, so that this instance does not send them again from
    a redelivered batch.
-3. The journal records received messages before the send, and every result before the source is settled.
+3. The journal records received messages before the send, and every result before an editor stores it and before the
+   source is settled.
 4. `run` returns when every message has its result, and the host settles them all. It raises if one must stay at the
    source; the line has then settled the others itself, and so it has while a batch waits. `run_each` is for messages
    that the host delivers and settles one by one.
