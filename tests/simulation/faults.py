@@ -79,8 +79,17 @@ class Event(StrEnum):
     JOURNAL = "journal unreachable"
 
 
+_FEW_OPERATIONS, _MORE_OFTEN, _MOST_RATE = 0.3, 4.0, 0.5
+_FEW_EVENTS = 2
+
+
 class Faults:
-    """Draws the faults of one history; those beyond the first *most* do not happen, the others stay as they are."""
+    """
+    Draws the faults of one history; those beyond the first *most* do not happen, the others stay as they are.
+
+    In half of the histories only some operations go wrong, more often, and in half only some events happen: two faults
+    that are rarely together where everything goes wrong are often together there ("Swarm Testing", Groce et al., 2012).
+    """
 
     def __init__(
         self,
@@ -94,6 +103,12 @@ class Faults:
         self._chance = random.Random(seed)
         self._rate = rate
         self._most = most
+        chance = self._chance
+        is_even = chance.random() < 0.5
+        self._operations = {each for each in Operation if is_even or chance.random() < _FEW_OPERATIONS}
+        self._factor = 1.0 if is_even else _MORE_OFTEN
+        self.events = [*Event] if chance.random() < 0.5 else chance.sample([*Event], _FEW_EVENTS)
+        """What may happen, whatever the app does."""
         self.drawn = 0
         self.injected: Counter[str] = Counter()
         self.log: list[tuple[float, str]] = []
@@ -105,7 +120,8 @@ class Faults:
 
     def strike(self, operation: Operation, now: float, where: str) -> Effect | None:
         """Return what goes wrong with a request."""
-        if self._chance.random() >= self._rate:
+        rate = min(self._rate * self._factor, _MOST_RATE)
+        if self._chance.random() >= rate or operation not in self._operations:
             return None
         effect = self._chance.choice(self._effects[operation])
         return effect if self.happens(f"{effect} ({operation})", now, where) else None

@@ -321,7 +321,7 @@ class World:
         if target.choose is None:
             return "plain"
         kinds = ("plain", "express", "unwanted", "poison", "heavy", "brief")
-        return self.chance.choices(kinds, (12, 3, 2, 2, 2, 1))[0]
+        return self.chance.choices(kinds, (8, 5, 2, 2, 2, 1))[0]
 
     # The platform and the operator
 
@@ -354,7 +354,7 @@ class World:
     def _drawn(self) -> tuple[Event, float, float]:
         """Return what is to happen, for how long, and a number that decides where."""
         chance = self.faults.chance
-        return chance.choice(list(Event)), chance.random() ** 2 * 1800.0, chance.random()
+        return chance.choice(self.faults.events), chance.random() ** 2 * 1800.0, chance.random()
 
     def _happen(self, drawn: tuple[Event, float, float]) -> None:
         """Let something happen."""
