@@ -40,9 +40,9 @@ def test_a_history_without_faults_has_no_duplicate(topology: Topology) -> None:
     assert history.objections == ()
 
 
-@pytest.mark.parametrize("seed", KEPT)
-def test_a_history_that_failed_once_does_not_fail_again(seed: int) -> None:
-    history = run(Plan(seed), seed)
+@pytest.mark.parametrize(("seed", "topology"), KEPT)
+def test_a_history_that_failed_once_does_not_fail_again(seed: int, topology: str | None) -> None:
+    history = run(Plan(seed, topology), seed)
     assert history.objections == ()
     if history.evidence is not None:  # messages that are sent again have no journal
         assert list(disagreements(history.evidence, judged([history.evidence])[seed])) == []
