@@ -25,8 +25,8 @@ _HOURS = 3
 
 def proofs() -> list[Evidence]:
     found: list[Evidence] = []
-    for seed in itertools.chain(KEPT, itertools.count()):
-        history = run(Plan(seed), seed)
+    for number, plan in enumerate(itertools.chain(itertools.starmap(Plan, KEPT), map(Plan, itertools.count()))):
+        history = run(plan, number)
         if history.evidence is not None and history.seconds < (_HOURS - 1) * 3600:
             found.append(history.evidence)
         if len(found) == _HISTORIES:
