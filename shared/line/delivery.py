@@ -88,7 +88,7 @@ class Delivery:
             decided, self._with_host = [*self._with_host, *decided], []
         for item in decided:
             if error is None and item.state is State.HANDED_OVER:
-                item.accept()  # from here on only the journal can fail
+                item.accept()  # from here on only the journal and the stores of editors can fail
             elif item.state not in OUTCOMES and item.state not in WITH_FIRST:
                 item.leave()
         for item in decided:

@@ -116,7 +116,8 @@ class SeededLoop(asyncio.AbstractEventLoop):
                     if not handle.is_cancelled and (owner is None or not owner.is_dead):
                         try:
                             handle.context.run(handle.callback, *handle.args)
-                        except SystemExit:
+                        except SystemExit:  # of `history.limited`, which has said why; of nobody else
+                            self.failures.append(Stuck("SystemExit"))
                             break
                         except BaseException as error:  # noqa: BLE001 - whatever it is, the history has failed
                             self.failures.append(error)

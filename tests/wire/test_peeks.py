@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from busway_broker.config import LinkLimits, NamespaceConfig, QueueConfig
+from busway_broker.config import EntityStatus, LinkLimits, NamespaceConfig, QueueConfig
 from busway_broker.core.administration import Administration
 from busway_broker.core.content import read_content
 from busway_broker.faults import Effect, Fault, Operation
@@ -18,7 +18,7 @@ from shared.clock import ManualClock
 from shared.ends.namespace import Namespace
 from shared.ends.service_bus.clients import client_of, service_bus_client
 from shared.ends.service_bus.missing import Range, dead_letters, held_numbers
-from shared.ends.service_bus.peek import peeker_opener
+from shared.ends.service_bus.peek import CannotBePeeked, peeker_opener
 from shared.ends.service_bus.site import ServiceBusSite
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
@@ -183,3 +183,19 @@ def test_a_link_that_was_not_used_for_a_quarter_of_an_hour_finds_nothing_once() 
 
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("queue", "lasts"), [("off", False), ("unsendable", False), ("forwarding", True), ("missing", True)]
+)
+def test_only_a_refusal_that_stays_is_one_of_an_entity_that_cannot_be_peeked(queue: str, *, lasts: bool) -> None:
+    queues = (
+        PLAIN,
+        QueueConfig(name="off", status=EntityStatus.DISABLED),
+        QueueConfig(name="unsendable", status=EntityStatus.SEND_DISABLED),
+        QueueConfig(name="forwarding", forward_to="plain"),
+    )
+
+    with RunningBroker([NamespaceConfig(name="n", queues=queues)]) as broker, pytest.raises(TargetUnavailable) as error:
+        asyncio.run(keys_in(Place("n", "n", "N", queue), {"N": broker.connection_string("n")}))
+    assert isinstance(error.value, CannotBePeeked) is lasts

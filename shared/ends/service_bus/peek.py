@@ -16,7 +16,7 @@ MESSAGES_AT_ONCE = 250
 _TIMEOUT_SECONDS = 30.0
 # Somebody waits: an entity that has not answered by then is reported.
 _FIRST_TIMEOUT_SECONDS = 8.0
-_LASTING = (FORWARDS, "unauthorized", "mgmt link", "not-found")
+_LASTING = (FORWARDS, "unauthorized", "not-found")
 """In the texts of refusals that stay: see `shared.ends.look_error`."""
 
 

@@ -35,7 +35,6 @@ def write_attempt(
     problems = [*empty_files(files), *copy_problems(files, copied)]
     places = (attempt, *(file.file.path for file in wanted[:1]))
     if str(spark.sparkContext.master).startswith("local") and all(map(storage.is_local, places)):
-        # Imported here: the driver of a cluster may lack pyarrow.
         from busway_reconcile.compact.local import write_local  # noqa: PLC0415 - the driver of a cluster may lack pyarrow
 
         written = write_local(wanted, _records(attempt), spark.sparkContext.defaultParallelism)
