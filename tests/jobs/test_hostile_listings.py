@@ -1,8 +1,9 @@
-"""A storage server that lies in its listing writes no file outside the folder."""
+"""Downloads of a journal: a server that lies in its listing writes no file outside the folder; several at once."""
 
 import http.server
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,3 +90,12 @@ def test_a_name_that_is_a_file_and_a_folder_is_an_error(tmp_path: Path) -> None:
 def test_names_of_journals_and_results_are_below_the_folder(tmp_path: Path) -> None:
     for name in (f"{HOUR}/role=source/a_1-2.jsonl.gz", "runs/x/part-0.c000.snappy.parquet", "task=a~B1/date=x/..."):
         assert path_below(tmp_path, name) == tmp_path / name
+
+
+def test_several_downloads_of_a_journal_to_the_same_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
+    names = [f"{HOUR}/{number}.jsonl.gz" for number in range(10)]
+    with server(names) as address, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: stage(*container(address, None), tmp_path), range(4)))
+    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files.pop("journal.json")
+    assert files == {name.rsplit("/", 1)[1]: CONTENT for name in names}

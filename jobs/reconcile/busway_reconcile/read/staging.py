@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -147,8 +148,7 @@ def _check_journal(folder: Path, address: str) -> None:
     if file.is_file():
         check_address(file.read_text(encoding="utf-8"), address, str(folder))
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(address_file(address), encoding="utf-8")
+        _put(file, address_file(address).encode())
 
 
 def _is_folder(blob: BlobProperties) -> bool:
@@ -217,9 +217,16 @@ def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> Non
     _put(_marker(blob, folder), Kept(captured, dated).to_json().encode(), changed)
 
 
-def _put(path: Path, content: bytes, changed: float) -> None:
+def _put(path: Path, content: bytes, changed: float | None = None) -> None:
+    """Write a file, changed at *changed*, which is whole as soon as others see it; any of its writers may come last."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(content)
-    os.utime(part, (changed, changed))
-    part.replace(path)
+    with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
+        try:
+            part.write(content)
+            part.close()
+            if changed is not None:
+                os.utime(part.name, (changed, changed))
+            Path(part.name).replace(path)
+        except BaseException:
+            Path(part.name).unlink(missing_ok=True)
+            raise
