@@ -196,8 +196,9 @@ class Pipeline:
     def _in_hand(self, batch: Batch) -> AbstractContextManager[None]:
         if self._telemetry is None:
             return nullcontext()
-        times = [time for item in batch.items if (time := item.arrival.enqueued_time) is not None]
-        return self._telemetry.in_hand(len(batch.contents), min(times, default=None))
+        messages = [item for item in batch.items if item not in batch.heartbeats]
+        times = [time for item in messages if (time := item.arrival.enqueued_time) is not None]
+        return self._telemetry.in_hand(len(batch.contents) - len(batch.heartbeats), min(times, default=None))
 
     async def _pass(self, batch: Batch, delivery: Delivery) -> None:
         """Take the messages of *batch* through the steps; raises the error that keeps some at their source."""

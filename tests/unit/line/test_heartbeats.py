@@ -46,6 +46,7 @@ class Reports:
 
     def __init__(self, line: Line) -> None:
         self.batches: list[BatchReport] = []
+        self.sizes: list[int] = []
         self.recorded = Recorded()
         self.heartbeats = OutputThatAccepts()
         task = line.pipeline._task
@@ -59,6 +60,7 @@ class Reports:
         )
 
     def in_hand(self, size: int, oldest: int | None) -> Any:  # noqa: ARG002 - telemetry's interface
+        self.sizes.append(size)
         return nullcontext()
 
     def outage(self, place: str, error: object) -> None:
@@ -88,6 +90,7 @@ def test_a_heartbeat_is_sent_on_and_counts_neither_as_a_message_nor_as_sent() ->
     assert reports.recorded.results == [(0, ENQUEUED - 500, 0, None)]
     (batch,) = reports.batches
     assert (batch.size, len(batch.messages), len(batch.heartbeats)) == (1, 1, 1)
+    assert reports.sizes == [1]
     reasons = [record.reason for record in line.journal.records if record.outcome is Outcome.FILTERED]
     assert reasons == ["a heartbeat of copy"]
 
