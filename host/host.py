@@ -27,7 +27,7 @@ from host.settings import Settings, load_host_options
 from host.settlement.actions import ActionsCache
 from host.trigger_listeners import Triggers
 from host.worker import SENT_OUTPUTS, Function
-from host.worker_process import SIGTERM_SECONDS, WorkerProcess
+from host.worker_process import SIGTERM_SECONDS, Spawn, WorkerProcess, new_interpreter
 from shared.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Host:
         sleep: Sleep = asyncio.sleep,
         http_port: int | None = None,
         platform: Platform = MEASURED,
+        spawn: Spawn = new_interpreter,
     ) -> None:
         """
         Prepare to run the app in *app_folder*, with its local.settings.json unless *settings* are given.
@@ -75,7 +76,7 @@ class Host:
         self._stopping = Stopping(sleep)
         self._cache = ActionsCache()
         self._settlement: SettlementService | None = None
-        self._worker = WorkerProcess()
+        self._worker = WorkerProcess(spawn)
         self._triggers: Triggers | None = None
         self._http: HttpListener | None = None
         self._outputs: Outputs | None = None
@@ -223,10 +224,13 @@ async def run(
     sleep: Sleep = asyncio.sleep,
     http_port: int | None = None,
     platform: Platform = MEASURED,
+    spawn: Spawn = new_interpreter,
     on_ready: Callable[[Host], None] | None = None,
 ) -> None:
     """
     Run an app until SIGTERM or SIGINT; *on_ready* is called when all its functions listen.
+
+    *spawn* starts its worker.
 
     Raises: ConfigError, if the app or its settings are invalid.
     """
@@ -234,7 +238,7 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port, platform=platform)
+    host = Host(app_folder, wire=wire, clock=clock, sleep=sleep, http_port=http_port, platform=platform, spawn=spawn)
     try:
         await host.start()
     except BaseException:

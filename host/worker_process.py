@@ -20,10 +20,11 @@ import socket
 import sys
 import threading
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from host.worker import Attempt, Function, Invocation, Outputs
 from host.worker_channel import Answer, Call, Logged, Start, Started
@@ -38,10 +39,44 @@ _ABORTED = "Worker channel is shutting down. Aborting function."
 _ABORT_SECONDS = (1.0, 3.0)
 
 
+class Process(Protocol):
+    """A process as `asyncio.subprocess` describes it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Return the exit code, None while it runs."""
+        ...
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        ...
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end, and return the exit code."""
+        ...
+
+
+type Spawn = Callable[[int, Sequence[str]], Awaitable[Process]]
+"""Starts `host.worker_main` with the file descriptor of its channel and its arguments."""
+
+
+async def new_interpreter(channel: int, arguments: Sequence[str]) -> Process:
+    """Start a process with the import path, the environment and the output of this one."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "host.worker_main", str(channel), *arguments),
+        pass_fds=(channel,),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
+    )
+
+
 class _Child:
     """One worker process, and the calls that it has not answered."""
 
-    def __init__(self, process: asyncio.subprocess.Process, connection: "Connection[Any, Any]") -> None:
+    def __init__(self, process: Process, connection: "Connection[Any, Any]") -> None:
         self.calls: dict[int, asyncio.Future[Invocation]] = {}
         self.started: asyncio.Future[Started] = asyncio.get_running_loop().create_future()
         self.is_over = False
@@ -52,15 +87,11 @@ class _Child:
         self._ended = asyncio.Event()
 
     @classmethod
-    async def spawn(cls, port: int) -> "_Child":
-        """Start a process with the import path, the environment and the output of this one; *port* is the host's."""
+    async def spawn(cls, spawn: Spawn, port: int) -> "_Child":
+        """Start a process; *port* is the host's."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "host.worker_main", str(theirs.fileno()), *_arguments(port)),
-                pass_fds=(theirs.fileno(),),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},
-            )
+            process = await spawn(theirs.fileno(), _arguments(port))
         child = cls(process, Connection(ours.detach()))
         reading = (asyncio.get_running_loop(),)
         threading.Thread(target=child._read, args=reading, name="worker", daemon=True).start()
@@ -133,14 +164,13 @@ class WorkerProcess:
 
     outputs: Outputs | None = None
 
-    def __init__(
-        self, *, timeout: timedelta | None = None, seconds_after_timeout: float = SECONDS_AFTER_TIMEOUT
-    ) -> None:
-        """Let functions run for at most *timeout*; a timeout is reported after the given seconds."""
+    def __init__(self, spawn: Spawn) -> None:
+        """Prepare to start processes with *spawn*."""
+        self._spawn = spawn
         self.port = 0
         """That of the host's gRPC server, for the arguments of the process."""
-        self.timeout = timeout
-        self._seconds_after_timeout = seconds_after_timeout
+        self.timeout: timedelta | None = None
+        """So long a function may run."""
         self._folder = Path()
         self._child: _Child | None = None
         self._starting = asyncio.Lock()
@@ -207,7 +237,7 @@ class WorkerProcess:
             _log.error("%s: ran for more than %s; the worker is killed", function.name, self.timeout)
             await child.kill()
             await self._running()
-            await asyncio.sleep(self._seconds_after_timeout)
+            await asyncio.sleep(SECONDS_AFTER_TIMEOUT)
             limit = "" if self.timeout is None else format_timespan(self.timeout)
             # The exception of each call names this function (azure-functions-host 11159).
             child.fail_calls(f"Timeout value of {limit} was exceeded by function: {function.name}. {_ABORTED}")
@@ -223,7 +253,7 @@ class WorkerProcess:
             return self._child
 
     async def _start(self) -> Started:
-        child = self._child = await _Child.spawn(self.port)
+        child = self._child = await _Child.spawn(self._spawn, self.port)
         await child.send(Start(self._folder, _levels()))
         return await child.started
 

@@ -21,13 +21,15 @@ import asyncio, logging, sys
 from pathlib import Path
 from host.host import run
 from host.platform import Ending, Platform
+from tests.end_to_end.host_fork import forked_worker
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
 tell = lambda host: print("ready", host.http_port or 0, *[function.name for function in host.functions], flush=True)
 words = [word[2:].replace("-", "_").partition("=") for word in sys.argv[2:] if "=" in word]
 options = {name: Ending(value) if name == "ending" else float(value) for name, _, value in words}
 wire = "--wire" in sys.argv
-asyncio.run(run(Path(sys.argv[1]), wire=wire, http_port=0, on_ready=tell, platform=Platform(**options)))
+platform = Platform(**options)
+asyncio.run(run(Path(sys.argv[1]), wire=wire, http_port=0, on_ready=tell, platform=platform, spawn=forked_worker))
 """
 
 
@@ -51,7 +53,7 @@ class HostProcess:
         environment = {**os.environ, **self._settings, "NOTES": str(self._notes), "PYTHONPATH": str(self.root)}
         arguments = [str(self._app), *self._arguments]
         with self._log.open("ab") as log:
-            if self.root == ROOT and self.program == _PROGRAM:
+            if self.root == ROOT and "SSL_CERT_FILE" not in self._settings:  # which is read with the imports
                 self._process: ForkedProcess | subprocess.Popen[str] = ForkedProcess(
                     self.program, arguments, environment, ROOT, log
                 )

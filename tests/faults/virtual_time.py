@@ -40,6 +40,7 @@ _PROGRAM = """
 import asyncio, logging, sys
 from pathlib import Path
 from host.host import run
+from tests.end_to_end.host_fork import forked_worker
 from tests.faults.virtual_time import RemoteClock
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
 logging.getLogger("azure").setLevel(logging.WARNING)
@@ -47,7 +48,8 @@ clock = RemoteClock.of_environment()
 print_ready = lambda host: print("ready", 0, *[function.name for function in host.functions], flush=True)
 async def main():
     clock.follow_in_this_loop()
-    await run(Path(sys.argv[1]), clock=clock, sleep=clock.sleep, http_port=0, on_ready=print_ready)
+    clocks = {"clock": clock, "sleep": clock.sleep}
+    await run(Path(sys.argv[1]), **clocks, http_port=0, on_ready=print_ready, spawn=forked_worker)
 asyncio.run(main())
 """
 
