@@ -10,15 +10,14 @@ from azure.eventhub.extensions.checkpointstoreblob import BlobCheckpointStore
 
 from busway_broker.config import HubConfig, NamespaceConfig
 from busway_broker.thread import RunningBroker
-from tests.azurite import running_azurite
+from tests.azurite import blob_account
 
 PARTITIONS = 4
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
+def storage() -> str:
+    return blob_account()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.azurite import running_azurite
+from tests.azurite import blob_account
 from tests.impatience import impatient_clients
 
 
@@ -15,7 +15,6 @@ def _impatient_clients() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def storage() -> str:
     """Return the connection string of an account that no other module uses."""
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
+    return blob_account()

@@ -13,7 +13,7 @@ from azure.storage.queue import QueueServiceClient
 
 from busway_broker.faults import Effect, Fault, Operation
 from shared.codecs.envelope import envelope_in, open_envelope
-from tests.azurite import running_queues
+from tests.azurite import queue_account
 from tests.faults.kills import SENT_BUT_UNSETTLED, held
 from tests.faults.line import Line, named
 from tests.faults.parties import drafts
@@ -44,7 +44,7 @@ class StorageLine(Line):
         return self
 
     def _open(self) -> None:
-        account = self._stack.enter_context(running_queues(self._folder))
+        account = queue_account()
         self.proxy = self._stack.enter_context(StorageProxy(account))
         service = self._stack.enter_context(QueueServiceClient.from_connection_string(account))
         self._queue = service.create_queue(CARRIER)

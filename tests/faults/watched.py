@@ -14,7 +14,7 @@ from shared.errors import BuswayError
 from shared.losses import numbers
 from shared.losses.report import Found
 from shared.tasks.files import load
-from tests.azurite import running_azurite
+from tests.azurite import blob_account
 from tests.faults.line import Line
 
 _SECONDS = 0.2
@@ -46,7 +46,7 @@ class WatchedLine(Line):
     def __enter__(self) -> Self:
         """Start the broker, the storage and the watch."""
         super().__enter__()
-        self._storage = self._stack.enter_context(running_azurite(self._folder))
+        self._storage = blob_account()
         self._watching.start()
         self.wait_until(lambda: self.looks, "looked")
         return self

@@ -28,7 +28,7 @@ from shared.line.text_form import body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing, Output
-from tests.azurite import running_queues
+from tests.azurite import queue_account
 from tests.end_to_end.host_process import ROOT, HostProcess
 from tests.event_grid_thread import RunningGrid
 from tests.fidelity.specimens import SPECIMEN, SPECIMENS
@@ -139,9 +139,9 @@ def observe(folder: Path) -> Observations:
         (configuration / mode / "connections.yaml").write_text("".join(lines), encoding="utf-8")
     with (
         RunningBroker([_namespace()]) as broker,
-        running_queues(folder) as account,
         RunningGrid(EventGrid("key")) as running,
     ):
+        account = queue_account()
         settings = {"CLOUD": broker.connection_string("cloud"), "STORE": account, "GRID": running.grid.setting()}
         with QueueServiceClient.from_connection_string(account) as service:
             service.create_queue(_CARRIER)

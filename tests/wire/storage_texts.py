@@ -6,16 +6,15 @@ from collections.abc import Iterator
 import pytest
 from azure.storage.queue import QueueServiceClient
 
-from tests.azurite import running_queues
+from tests.azurite import queue_account
 
 SECONDS = 20.0
 NO_QUEUE = "the queue does not exist, the storage account answers 404 QueueNotFound"
 
 
 @pytest.fixture(scope="module")
-def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_queues(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
+def account() -> str:
+    return queue_account()
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_bodies_go_to_the_storage_and_come_back(storage: str) -> None:
         again = [passed(each) for each in await check.edit_batch(large, timeout_seconds=20)]
         assert [claim.encode() for claim in claims] == [each.encode() for each in again]
         assert all(claim.size < 1000 for claim in claims)
-        assert said(claims[0])["container"].endswith("/devstoreaccount1/busway-claims")
+        assert said(claims[0])["container"] == container.url
         kept = await container.get_blob_client(said(claims[0])["blob"]).get_blob_properties()
         assert bytes(kept.content_settings.content_md5 or b"") == hashlib.md5(bodies[0], usedforsecurity=False).digest()
         await container.get_blob_client(said(claims[1])["blob"]).upload_blob(b"altered", overwrite=True)

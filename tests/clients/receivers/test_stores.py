@@ -31,7 +31,7 @@ from busway_clients.rows import Write
 from busway_clients.sessions import Conflict
 from busway_clients.sessions import SqliteStore as Rows
 from busway_clients.tables import TableRoles, TablesStore
-from tests.azurite import running_tables
+from tests.azurite import table_account
 from tests.clients.applications import ENVIRONMENT
 
 WINDOW = timedelta(minutes=10)
@@ -47,11 +47,8 @@ def remember(store: Any, identity: Any, now: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with (
-        running_tables(tmp_path_factory.mktemp("azurite")) as text,
-        TableServiceClient.from_connection_string(text) as service,
-    ):
+def tables() -> Iterator[Any]:
+    with TableServiceClient.from_connection_string(table_account()) as service:
         yield service
 
 

@@ -12,7 +12,7 @@ from busway_clients.aio.sessions import SqliteStore as AsyncSqliteStore
 from busway_clients.aio.tables import TableStore as AsyncTableStore
 from busway_clients.sessions import SqliteStore
 from busway_clients.tables import TableStore
-from tests.azurite import running_tables
+from tests.azurite import table_account
 from tests.clients.conftest import fresh
 from tests.clients.sessions.consumers import Regions
 from tests.clients.sessions.region import OPENED
@@ -28,9 +28,8 @@ def _closed_stores() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with running_tables(tmp_path_factory.mktemp("azurite")) as connection_string:
-        yield connection_string
+def tables() -> str:
+    return table_account()
 
 
 @pytest.fixture
