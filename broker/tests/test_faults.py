@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import datetime as dt
-import gc
 import itertools
 import socket
 import time
@@ -35,14 +34,6 @@ broker_clock = broker_of_a_module.broker_clock
 running_broker = broker_of_a_module.running_broker
 
 QUEUE = "orders"
-
-# The SDKs forget to close the socket of a connection that broke.
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

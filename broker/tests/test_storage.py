@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import gc
 import itertools
 import json
 import random
@@ -29,14 +28,7 @@ LIVES = 6
 ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 
-# The SDKs forget to close the socket of a connection that broke.
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 class Broker:

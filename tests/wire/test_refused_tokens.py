@@ -1,8 +1,7 @@
 """Why the service refuses a token, and the remedy that each end of Busway names."""
 
 import asyncio
-import gc
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 
 import pytest
@@ -30,12 +29,6 @@ _MESSAGE = Outgoing(delivered(None, message_id="m", body=b"body"), "m", None, No
 
 # The SDK forgets to close the socket of a connection that was refused.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 async def send_to_queue(settings: dict[str, str], entity: str) -> BuswayError | None:

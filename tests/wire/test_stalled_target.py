@@ -1,8 +1,6 @@
 """The output for Service Bus, when the target stops reading in the middle of a message."""
 
 import asyncio
-import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -25,12 +23,6 @@ LARGE_BYTES = 32 << 20
 
 # The SDK forgets to close the socket of a connection that broke.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """The output for Service Bus with several batches in flight on one link, against the broker and its faults."""
 
 import asyncio
-import gc
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
@@ -36,12 +35,6 @@ SESSIONS = QueueConfig(name="s", requires_session=True, max_message_size=LARGE_B
 
 # The SDK forgets to close the socket of a connection that broke.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The output for Service Bus at what the service refuses without saying why, or as a batch only."""
 
 import asyncio
-import gc
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -32,12 +31,6 @@ _SECONDS = 20.0
 
 # The SDK forgets to close the socket of a connection that broke.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collected_sockets() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture
