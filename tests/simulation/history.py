@@ -1,6 +1,7 @@
 """One history: made from a seed, then held against the oracles."""
 
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -230,17 +231,20 @@ def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from the seed what the product draws at random."""
+    """Draw from the seed what the product draws at random, and collect no garbage, which may still have a last word."""
     chance, urandom = random.Random(seed), os.urandom
-    state = random.getstate()
+    state, collects = random.getstate(), gc.isenabled()
     random.seed(seed)
     os.urandom = chance.randbytes
+    gc.disable()
     try:
         with silent():
             yield
     finally:
         os.urandom = urandom
         random.setstate(state)
+        if collects:
+            gc.enable()
 
 
 @contextlib.contextmanager
