@@ -36,21 +36,22 @@ from tests.simulation.topology import Topology
 from tests.simulation.world import Scale, World
 
 _SCALES = {
-    Scale(messages=2, rate=0.0, events=0): 2,
-    Scale(messages=2, keys=1, rate=0.2, events=1, window=30.0): 4,
-    Scale(messages=2, keys=1, rate=0.1, events=2): 4,
-    Scale(messages=3, keys=1, rate=0.1, events=1, window=30.0): 4,
-    Scale(messages=3, keys=2, rate=0.05, events=2): 3,
-    Scale(messages=4, keys=2, rate=0.1, events=1): 2,
-    Scale(messages=12, rate=0.08, events=3): 1,
-    Scale(messages=3, rate=0.1, events=1, size=90_000): 1,
+    Scale(messages=1, keys=1, rate=0.0, events=0, window=10.0): 2,
+    Scale(messages=1, keys=1, rate=0.25, events=1, window=20.0): 8,
+    Scale(messages=2, keys=1, rate=0.25, events=1, window=20.0): 12,
+    Scale(messages=2, keys=1, rate=0.1, events=2, window=60.0): 10,
+    Scale(messages=3, keys=1, rate=0.1, events=1, window=30.0): 8,
+    Scale(messages=3, keys=2, rate=0.05, events=2, window=60.0): 4,
+    Scale(messages=4, keys=2, rate=0.1, events=1, window=60.0): 2,
+    Scale(messages=9, rate=0.08, events=3): 1,
+    Scale(messages=3, rate=0.1, events=1, size=90_000, window=30.0): 2,
     Scale(messages=2, rate=0.02, events=2, window=1_500.0): 2,
     Scale(messages=2, rate=0.02, events=3, window=5_000.0): 1,
 }
 """
 And how often each is drawn.
 
-Most are small: two or three messages break what more of them break, and many more histories fit into a second.
+Most are small: one to three messages break what more of them break, and many more histories fit into a second.
 """
 _RESEND_SCALES = {
     Scale(messages=3, rate=0.0, events=0, window=60.0): 2,

@@ -245,7 +245,7 @@ class RerunWorld(World):
             if not self.is_quiet and self.faults.happens("messages taken from a target", now, "world"):
                 self._consume(drawn[2])
         else:
-            self._happen((drawn[0], min(drawn[1], _LONGEST_SECONDS), drawn[2]))
+            self._happen(drawn._replace(seconds=min(drawn.seconds, _LONGEST_SECONDS)))
 
     def _consume(self, where: float) -> None:
         """Take the first messages from a target."""

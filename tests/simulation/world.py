@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from busway_broker.config import EntityStatus
 from busway_broker.core.content import read_content
@@ -39,6 +40,9 @@ _SPARES = 6
 _SLOWEST_EDITOR = 45.0
 _VISIBLE = 0.002
 _EACH_SCHEDULED = 3
+# While something is away, people restart what waits for it.
+_RESTARTS = 0.3
+_LASTING = frozenset((Event.OUTAGE, Event.DISABLE, Event.JOURNAL))
 _AGAIN = 600.0
 """The seconds after which an application sends a message a second time at the latest."""
 
@@ -57,6 +61,15 @@ class Scale:
     """The bytes of a body; large ones do not fit one call together."""
     window: float = 120.0
     """The seconds in which messages are sent and faults happen."""
+
+
+class Happening(NamedTuple):
+    """What is to happen, for how long, a number that decides where, and how the app is restarted after which share."""
+
+    event: Event
+    seconds: float = 0.0
+    where: float = 0.0
+    restart: tuple[Event, float] | None = None
 
 
 class PlantedLosses(Losing):
@@ -162,7 +175,7 @@ class World:
         self._in_loop(self._start_instance)
         if self.has_shares and any(file.source.hub is not None for file in self.tasks):
             # One that takes over a partition may have had its first message long before.
-            self.network.at(self.chance.random() * _RESTART[1], partial(self._happen, (Event.SCALE, 0.0, 0.0)))
+            self.network.at(self.chance.random() * _RESTART[1], partial(self._happen, Happening(Event.SCALE)))
         self.loop.run_until(lambda: False, window)
         self._in_loop(self._heal)
         return self.loop.run_until(self.is_drained, window + _HEALING_SECONDS)
@@ -351,18 +364,24 @@ class World:
             self._enable(site_name, path)
         self._start_if_none()
 
-    def _drawn(self) -> tuple[Event, float, float]:
-        """Return what is to happen, for how long, and a number that decides where."""
+    def _drawn(self) -> Happening:
         chance = self.faults.chance
-        return chance.choice(self.faults.events), chance.random() ** 2 * 1800.0, chance.random()
+        event, seconds, where = chance.choice(self.faults.events), chance.random() ** 2 * 1800.0, chance.random()
+        if event not in _LASTING or chance.random() >= _RESTARTS:
+            return Happening(event, seconds, where)
+        return Happening(event, seconds, where, (chance.choice((Event.KILL, Event.STOP)), chance.random()))
 
-    def _happen(self, drawn: tuple[Event, float, float]) -> None:
+    def _happen(self, happening: Happening) -> None:
         """Let something happen."""
-        event, seconds, where = drawn
+        event, seconds, where, restart = happening
         if event in {Event.DISABLE, Event.DELETE} and not self._targets():
             event = Event.OUTAGE
         if self.is_quiet or not self.faults.happens(event, self.loop.time(), "world"):
             return
+        if restart is not None:
+            how, share = restart
+            lasts = min(seconds, self.scale.window - self.loop.time())
+            self.network.later(share * lasts, partial(self._happen, Happening(how)))
         sites = list(self.sites.values())
         site = sites[int(where * len(sites))]
         match event:
