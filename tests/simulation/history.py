@@ -54,14 +54,15 @@ And how often each is drawn.
 Most are small: one to three messages break what more of them break, and many more histories fit into a second.
 """
 _RESEND_SCALES = {
-    Scale(messages=3, rate=0.0, events=0, window=60.0): 2,
-    Scale(messages=2, keys=1, rate=0.1, events=2, window=60.0): 4,
-    Scale(messages=3, keys=2, rate=0.05, events=3, window=30.0): 4,
-    Scale(messages=3, rate=0.08, events=4, window=20.0): 4,
-    Scale(messages=4, rate=0.05, events=6, window=30.0): 3,
-    Scale(messages=4, rate=0.0, events=8, window=10.0): 2,
-    Scale(messages=9, rate=0.02, events=20, window=600.0): 1,
-    Scale(messages=5, rate=0.05, events=3, size=90_000, window=60.0): 1,
+    Scale(messages=1, rate=0.0, events=0, window=10.0): 2,
+    Scale(messages=1, keys=1, rate=0.15, events=2, window=20.0): 6,
+    Scale(messages=2, keys=1, rate=0.1, events=2, window=30.0): 10,
+    Scale(messages=2, keys=1, rate=0.08, events=4, window=20.0): 8,
+    Scale(messages=3, keys=2, rate=0.05, events=3, window=30.0): 8,
+    Scale(messages=3, rate=0.05, events=6, window=30.0): 4,
+    Scale(messages=3, rate=0.0, events=8, window=10.0): 4,
+    Scale(messages=7, rate=0.02, events=20, window=600.0): 1,
+    Scale(messages=3, rate=0.05, events=3, size=90_000, window=60.0): 2,
 }
 _RERUN_SCALES = {
     Scale(messages=2, rate=0.0, events=0, window=20.0): 4,
