@@ -44,8 +44,8 @@ _SCALES = {
     Scale(messages=3, keys=2, rate=0.05, events=2, window=60.0): 4,
     Scale(messages=4, keys=2, rate=0.1, events=1, window=60.0): 2,
     Scale(messages=9, rate=0.08, events=3): 1,
-    Scale(messages=3, rate=0.1, events=1, size=90_000, window=30.0): 2,
-    Scale(messages=2, rate=0.02, events=2, window=1_500.0): 2,
+    Scale(messages=3, rate=0.1, events=1, size=90_000, window=30.0): 1,
+    Scale(messages=2, rate=0.02, events=2, window=1_500.0): 1,
     Scale(messages=2, rate=0.02, events=3, window=5_000.0): 1,
 }
 """

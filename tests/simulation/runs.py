@@ -12,7 +12,7 @@ from tests.simulation.judgement import Evidence, disagreements, judged
 
 _CHUNK, _CHUNK_TO_STOP = 400, 50
 """The most histories that are judged together."""
-_COLLECT_EVERY = 5
+_COLLECT_EVERY = 10
 
 
 @dataclass
