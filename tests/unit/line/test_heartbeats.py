@@ -127,7 +127,7 @@ def test_a_target_that_does_not_answer_is_given_up_soon() -> None:
     assert recorded.results == [(0, 17, None, "east/orders: does not answer")]
 
 
-@pytest.mark.parametrize("other", [heartbeat(1, task="another"), heartbeat(1, route=7)])
+@pytest.mark.parametrize("other", [heartbeat(1, task="another"), heartbeat(1, route=2)])
 def test_a_heartbeat_of_another_task_or_route_ends_here(other: bytes) -> None:
     reports = Reports(Line())
     assert reports.run(other) == {Outcome.FILTERED: 1}
