@@ -63,7 +63,7 @@ class Sender:
             while True:
                 errors = await self._attempt(items, uncounted, deadline, progress)
                 attempts += 1
-                if not errors or all(isinstance(error, MessageRejected) for error in errors):
+                if all(isinstance(error, MessageRejected) for error in errors):
                     return next(iter(errors), None)
                 if not await deadline.pause(max(wait_seconds(error, attempts) for error in errors)):
                     return errors[0]
