@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
+LONGEST_SECONDS = 1_800.0
+"""For which something is away."""
+
 
 class Operation(StrEnum):
     """What an instance of the app does over the network."""
@@ -34,6 +37,7 @@ class Effect(StrEnum):
     LOCKS = "locks lost"
     SPURIOUS = "renewal refused"
     REFUSED = "journal refused"
+    AWAY = "journal unreachable from then on"
     TWICE = "written, and answered as if not"
     KILL_WITHIN = "killed in the middle of a line"
     LATE = "instance killed, and what it has sent arrives seconds later"
@@ -43,6 +47,7 @@ class Effect(StrEnum):
 
 
 _NETWORK = (Effect.CUT_BEFORE, Effect.CUT_AFTER, Effect.LOST, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER)
+_STORAGE = (Effect.REFUSED, Effect.TWICE, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER)
 
 EFFECTS: dict[Operation, Sequence[Effect]] = {
     Operation.ATTACH: (Effect.CUT_BEFORE, Effect.LOST, Effect.SLOW, Effect.KILL_AFTER, Effect.BUSY),
@@ -51,13 +56,13 @@ EFFECTS: dict[Operation, Sequence[Effect]] = {
     Operation.RENEW: (*_NETWORK, Effect.SPURIOUS, Effect.LOCKS),
     Operation.PEEK: (*_NETWORK, Effect.BUSY, Effect.INTERNAL, Effect.EMPTY, Effect.SHORT),
     Operation.MANAGE: (*_NETWORK, Effect.BUSY, Effect.INTERNAL),
-    Operation.RECORD: (Effect.REFUSED, Effect.TWICE, Effect.SLOW, Effect.KILL_BEFORE, Effect.KILL_AFTER),
+    Operation.RECORD: (*_STORAGE, Effect.AWAY),
     Operation.READ: (Effect.REFUSED, Effect.SLOW, Effect.KILL_BEFORE),
 }
 
 RESEND_EFFECTS: Mapping[Operation, Sequence[Effect]] = EFFECTS | {
     Operation.SEND: (*EFFECTS[Operation.SEND], Effect.LATE, Effect.LATE, Effect.LATE),
-    Operation.RECORD: (*EFFECTS[Operation.RECORD], Effect.CUT_OFF, Effect.KILL_WITHIN),
+    Operation.RECORD: (*_STORAGE, Effect.CUT_OFF, Effect.KILL_WITHIN),
 }
 
 

@@ -11,7 +11,7 @@ from shared.journal.sink import Stream
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document
 from shared.stores.host_checkpoints import HostCheckpoint
-from tests.simulation.faults import Effect, Operation
+from tests.simulation.faults import LONGEST_SECONDS, Effect, Operation
 from tests.simulation.hub_source import HubSource
 from tests.simulation.process import Process
 
@@ -45,6 +45,8 @@ class _Account:
         """Let the account *act*, or raise TargetUnavailable."""
         network = self._world.network
         effect = network.faults.strike(Operation.RECORD, network.loop.time(), where)
+        if effect is Effect.AWAY:
+            self._world.lose_journal(network.chance.random() ** 2 * LONGEST_SECONDS)
         await asyncio.sleep(network.delay())
         if effect is not None or not self._world.has_journal:
             self._owner.is_forgetful = True

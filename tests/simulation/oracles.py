@@ -7,7 +7,8 @@ The oracles of a history that has come to rest: each is a sentence for what went
 4. A copy equals its original except its stamps, which name the sites that it has left, and what each had assigned.
 5. What is withheld or rejected is what the task is to withhold or reject, and nothing else.
 6. An instance that knows that a message was accepted does not begin to send it again.
-7. What one target has is on record while another is waited for, and what was on record when an instance began it does
+7. A source gives up a message when an outcome is on record, and not before.
+8. What one target has is on record while another is waited for, and what was on record when an instance began it does
    not send: only kills between a send and its record explain second copies.
 """
 
@@ -16,9 +17,10 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.amqp.sections import only_data
+from shared.protocols import Outcome
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.copies import Expected, difference, properties_of, read, wrong_stamps
 from tests.simulation.draft import Draft
@@ -30,9 +32,11 @@ _WITHHELD = ("unwanted", *REJECTED)
 _DECIDED = {"filtered", "looped", "expired"}
 
 
-def lines_of(world: World) -> list[dict[str, object]]:
+def lines_of(world: World) -> list[dict[str, Any]]:
     """Return the records of all journals, in the order in which they were written."""
-    return [json.loads(line) for member in world.journal for line in gzip.decompress(member).splitlines()]
+    for member in world.journal[len(world.records) :]:
+        world.records.append([json.loads(line) for line in gzip.decompress(member).splitlines()])
+    return [line for lines in world.records for line in lines]
 
 
 def outcomes_of(world: World) -> dict[str, str]:
@@ -176,12 +180,26 @@ def objections(
         yield f"sent again although it was on record: {', '.join(sorted(world.sent_although_recorded))}"
     if world.unrecorded:
         yield f"sent long before the end of an instance, and not on record: {', '.join(sorted(world.unrecorded))}"
+    yield from _given_up_early(world)
     for source in world.topology.inputs:
         # The time to live of a brief one may have ended there.
         waiting = {arrival.name for arrival in _at_source(world, source)}
         waiting -= {draft.name for draft in world.accepted if draft.kind == "brief"}
         if waiting:
             yield f"{source.site}/{source.entity}: still at the source: {', '.join(sorted(waiting))}"
+
+
+def _given_up_early(world: World) -> Iterator[str]:
+    """Yield what a source gave up when no outcome of it was on record, unless that was planted."""
+    lines_of(world)
+    recorded: dict[tuple[str, int | None], int] = {}
+    for member, lines in enumerate(world.records):
+        for line in lines:
+            if line.get("outcome", Outcome.RETRY) != Outcome.RETRY:
+                recorded.setdefault((line["task"], line.get("src_seq")), member)
+    for tasks, number, members in world.given_up if world.loses is None else ():
+        if all(recorded.get((task, number), members) >= members for task in tasks):
+            yield f"{tasks[0]}: given up by its source before an outcome was on record: number {number}"
 
 
 def places(world: World, outcomes: Mapping[str, str]) -> list[Place]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from busway_broker.config import EntityStatus
 from busway_broker.core.content import read_content
 from busway_broker.core.event import read_event
+from busway_broker.core.properties import Changes
+from busway_broker.core.store import MessageStore
 from host.checkpoints import Checkpoints, Partition
 from host.platform import Ending, Losing
 from shared.ends.azure_amqp.raw_link import Delivery
@@ -19,7 +21,7 @@ from shared.journal.sink import Stream
 from shared.tasks.models import TaskFile
 from tests.simulation.draft import Draft, encoded
 from tests.simulation.event_loop import SeededLoop
-from tests.simulation.faults import Event, Faults
+from tests.simulation.faults import LONGEST_SECONDS, Event, Faults
 from tests.simulation.instance import Instance, entity_of
 from tests.simulation.journal import Stored
 from tests.simulation.network import Network
@@ -98,6 +100,10 @@ class World:
     loses: int | None = None
     """Every so manyth message is settled without an invocation: a loss that is planted."""
     chance: random.Random = field(init=False)
+    records: list[list[dict[str, Any]]] = field(init=False, default_factory=list)
+    """The records of each member of the journal; `oracles.lines_of` reads them."""
+    given_up: list[tuple[Sequence[str], int, int]] = field(init=False, default_factory=list)
+    """The tasks and number of each message that a source gave up, and how many members the journal had."""
 
     def __post_init__(self) -> None:
         """Create the sites."""
@@ -167,6 +173,7 @@ class World:
     def run(self) -> bool:
         """Send, copy and break; then heal. Return whether everything came to rest."""
         window = self.scale.window
+        self._watch_sources()
         for source in self._senders:
             at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
             self.network.at(at, partial(self._send, source))
@@ -187,6 +194,29 @@ class World:
             return [chance.random() * window for _ in range(self.scale.events)]
         begin = chance.random() * window
         return [min(begin + chance.random() ** 2 * 60.0, window) for _ in range(self.scale.events)]
+
+    def _watch_sources(self) -> None:
+        """Note what the journal has when a source is told to give up a message."""
+        readers: dict[MessageStore, list[str]] = {}
+        for file in self.tasks:
+            if file.source.hub is None:
+                site = self.sites[self._configuration.site(file.source.connection)]
+                readers.setdefault(site.namespace.store(source_path(file)), []).append(file.task)
+        for store, tasks in readers.items():
+            for settle in (store.complete, store.dead_letter):
+                setattr(store, settle.__name__, partial(self._settle, tasks, store, settle))
+
+    def _settle(
+        self, tasks: Sequence[str], store: MessageStore, settle: Callable[..., None], token: bytes, **more: Changes
+    ) -> None:
+        before = [*store.messages]
+        settle(token, **more)
+        self.given_up += [(tasks, number, len(self.journal)) for number in before if number not in store.messages]
+
+    def lose_journal(self, seconds: float) -> None:
+        """Let the storage account be away for a while."""
+        self.has_journal = False
+        self.network.later(seconds, partial(setattr, self, "has_journal", True))
 
     def note_unrecorded(self, sent: Mapping[tuple[str, str], float]) -> None:
         """Note what an instance that ends has *sent* a while ago, and has not recorded: others will send it again."""
@@ -366,7 +396,8 @@ class World:
 
     def _drawn(self) -> Happening:
         chance = self.faults.chance
-        event, seconds, where = chance.choice(self.faults.events), chance.random() ** 2 * 1800.0, chance.random()
+        event = chance.choice(self.faults.events)
+        seconds, where = chance.random() ** 2 * LONGEST_SECONDS, chance.random()
         if event not in _LASTING or chance.random() >= _RESTARTS:
             return Happening(event, seconds, where)
         return Happening(event, seconds, where, (chance.choice((Event.KILL, Event.STOP)), chance.random()))
@@ -395,8 +426,7 @@ class World:
             case Event.DELETE:
                 self._delete(*self._target(where))
             case Event.JOURNAL:
-                self.has_journal = False
-                self.network.later(seconds, partial(setattr, self, "has_journal", True))
+                self.lose_journal(seconds)
             case Event.SLOW_EDITOR:
                 self.slowness = min(seconds, _SLOWEST_EDITOR)
                 self.network.later(seconds, partial(setattr, self, "slowness", 0.0))
