@@ -196,7 +196,7 @@ class World:
         return [min(begin + chance.random() ** 2 * 60.0, window) for _ in range(self.scale.events)]
 
     def _watch_sources(self) -> None:
-        """Note what the journal has when a source is told to give up a message."""
+        """Note what the journal has when a source gives up a message."""
         readers: dict[MessageStore, list[str]] = {}
         for file in self.tasks:
             if file.source.hub is None:
