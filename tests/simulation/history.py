@@ -70,7 +70,7 @@ _RERUN_SCALES = {
     Scale(messages=3, keys=1, rate=0.05, events=1, window=30.0): 4,
     Scale(messages=6, rate=0.1, events=2, window=60.0): 1,
 }
-_MOST_SECONDS = 10
+_MOST_SECONDS = 3
 _REMOVES = 0.5
 """The probability that a copy is removed, where a tap watches the target."""
 BY_NAME: Mapping[str, Topology] = {topology.name: topology for topology in (*TOPOLOGIES, *BACKLOGS, *RERUNS)}
@@ -251,19 +251,23 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def limited(loop: SeededLoop) -> Iterator[None]:
-    """Let *loop* fail when it has computed for ten seconds: code that never awaits ends in no step of it."""
+    """
+    Let *loop* fail when it has computed for three seconds: code that never awaits ends in no step of it.
+
+    The other timer of a process is that of `shared.time_limit`.
+    """
 
     def end(*_: object) -> NoReturn:
         loop.failures.append(Stuck(f"{_MOST_SECONDS} s of processor time"))
         raise SystemExit  # which neither the product nor asyncio swallows
 
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, _MOST_SECONDS)
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _MOST_SECONDS, _MOST_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @contextlib.contextmanager
