@@ -132,8 +132,8 @@ def run(plan: Plan, number: int = 0, *, keeps_world: bool = False) -> History:
             if not is_at_rest:
                 found.append("it did not come to rest")
             proof = judge(found)
-        except Exception as error:
-            found.append(f"an exception: {error!r}")
+        except (Exception, SystemExit) as error:  # that of `limited`, if it was not raised in a step of the loop
+            found.append(f"an exception: {next(iter(world.loop.failures), error)!r}")
             if keeps_world:
                 raise
         finally:

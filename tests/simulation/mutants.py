@@ -38,6 +38,12 @@ def mutants() -> list[Mutant]:
     return [Mutant(**each) for each in yaml.safe_load((Path(__file__).parent / "mutants.yaml").read_text())]
 
 
+def module_of(mutant: Mutant) -> str:
+    """Return the name by which the module with the change is imported."""
+    path = mutant.file.removesuffix(".py").removeprefix("broker/").removeprefix("jobs/reconcile/")
+    return path.replace("/", ".")
+
+
 def plant(name: str) -> None:
     """Let the modules that are imported from now on have the mutant *name*."""
     mutant = next(mutant for mutant in mutants() if mutant.name == name)
@@ -49,7 +55,7 @@ class _Planter(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
-        self._module = mutant.file.removesuffix(".py").replace("/", ".")
+        self._module = module_of(mutant)
 
     def find_spec(
         self,

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.simulation.backlogs import BACKLOGS
 from tests.simulation.history import Plan, run
 from tests.simulation.judgement import disagreements, judged
 from tests.simulation.kept import KEPT
-from tests.simulation.mutants import Mutant, changed, mutants
+from tests.simulation.mutants import Mutant, changed, module_of, mutants
 from tests.simulation.reruns import RERUNS
 from tests.simulation.topologies import TOPOLOGIES
 from tests.simulation.topology import Topology
@@ -70,5 +71,8 @@ def test_a_failing_history_is_shown_with_the_fewest_faults_and_the_path_of_a_mes
 
 
 @pytest.mark.parametrize("mutant", mutants(), ids=lambda each: each.name)
-def test_a_mutant_is_a_change_of_one_place(mutant: Mutant) -> None:
+def test_a_mutant_changes_one_place_of_a_module_that_is_imported_from_its_file(mutant: Mutant) -> None:
     compile(changed(mutant), mutant.file, "exec")
+    found = find_spec(module_of(mutant))
+    assert found is not None
+    assert found.origin == str(Path(__file__).parents[2] / mutant.file)
