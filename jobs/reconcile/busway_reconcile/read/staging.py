@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
@@ -220,13 +220,11 @@ def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> Non
 def _put(path: Path, content: bytes, changed: float | None = None) -> None:
     """Write a file, changed at *changed*, which is whole as soon as others see it; any of its writers may come last."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as part:
-        try:
-            part.write(content)
-            part.close()
-            if changed is not None:
-                os.utime(part.name, (changed, changed))
-            Path(part.name).replace(path)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        part.write_bytes(content)
+        if changed is not None:
+            os.utime(part, (changed, changed))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
