@@ -59,7 +59,7 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
     findings = Findings()
     proofs: list[Evidence] = []
     gc.disable()
-    gc.freeze()  # the modules, which a collection would look at each time, and below those that a history has imported
+    gc.freeze()  # the modules, which a collection would look at each time
     with silent():
         for count, seed in enumerate(seeds):
             history = run(Plan(seed, topology), seed)
@@ -70,7 +70,6 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
                 break
             if count % _COLLECT_EVERY == 0:
                 gc.collect()
-                gc.freeze()
     gc.unfreeze()
     gc.enable()
     if not proofs or (stops and findings.violations):
