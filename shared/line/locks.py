@@ -139,6 +139,8 @@ class Locks:
 
         A message whose lock does not is left to its source. A lock that can be renewed need not last for the wait.
         """
+        if self._ending is not None:
+            return False
         now, margin, had = self._now(), self._margin, bool(self._ends)
         for key, end in list(self._ends.items()):
             needed = attempt_seconds + (seconds if key in self._refused else 0.0)
@@ -161,6 +163,8 @@ class Locks:
 
     async def renew(self) -> None:
         """Renew the locks that have less than half of their time left; raises LockLost if that of a session is lost."""
+        if _SESSION in self._lost:  # noticed before, while an outcome was recorded
+            raise LockLost(f"{self._source.task}: the session of the batch was lost")
         async with self._turn:  # an editor that asks a store renews too
             soon = self._now() + self._source.seconds / 2
             due = [key for key, end in self._ends.items() if key in self._unknown or end <= soon]

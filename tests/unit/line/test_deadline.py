@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -168,6 +169,21 @@ def test_a_session_that_cannot_be_renewed_is_given_back_at_once_when_the_process
     with pytest.raises(TargetUnavailable):
         line.deliver(1, session=line.session, session_id="s")
     assert (line.clock.monotonic() < UNKNOWN_LOCK_SECONDS / 2, line.locks.released) == (True, 1)
+
+
+@pytest.mark.parametrize("renewal", [None, TargetUnavailable("gone")], ids=["lost", "not renewed"])
+def test_a_session_that_ends_while_no_outcome_can_be_recorded_sends_nothing_more(renewal: BuswayError | None) -> None:
+    async def fail() -> None:
+        raise TargetUnavailable("the journal is away")
+
+    output = OutputThatIsDown()
+    line = Line(output, other=OutputThatAccepts())
+    line.session.error = renewal
+    line.at[10] = line.locks.lose
+    line.at[LOCK] = output.put_up
+    with patch.object(line.journal, "decided", lambda *_: fail), pytest.raises(TargetUnavailable):
+        line.deliver(1, 2, session=line.session, session_id="s")
+    assert output.ids("orders") == [], "the next owner of the session sends it"
 
 
 def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed() -> None:
