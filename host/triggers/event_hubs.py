@@ -67,7 +67,7 @@ class EventHubsListener:
     partition_wait: float = 0.0
     """Likewise, for partitions that have a checkpoint."""
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _links: set[RawLink] = field(default_factory=set, init=False)
+    _links: dict[RawLink, None] = field(default_factory=dict, init=False)
     _waiting_partitions: int = field(default=0, init=False)
     _owners: asyncio.TaskGroup | None = field(default=None, init=False)
     _stolen: set[str] = field(default_factory=set, init=False)
@@ -115,7 +115,7 @@ class EventHubsListener:
                     "%s: the checkpoint is of before the geo-replication; starts at its default position", name
                 )
                 opened = await opened_at(self._initial_position)
-            self._links.add(opened.link)
+            self._links[opened.link] = None
             let_in()
             if is_first:
                 is_first = False
@@ -130,7 +130,7 @@ class EventHubsListener:
                 _log.warning("%s: another owner has the partition", name)
                 await self.stopping.requested()
             finally:
-                self._links.discard(opened.link)
+                self._links.pop(opened.link, None)
                 await opened.close()
 
         await keep_listening(name, self.stopping, listen)

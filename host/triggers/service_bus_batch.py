@@ -60,7 +60,7 @@ class ServiceBusBatchListener(ServiceBusListener):
         gathering = Gathering(self.options.min_message_batch_size, most, self.options.max_batch_wait_time)
         idle_at = loop.time() + wait
         is_end = False
-        self._links.add(receiver.link)
+        self._links[receiver.link] = None
         while not self.stopping and not is_end:
             left = idle_at - loop.time()
             seconds = gathering.wait(left)

@@ -43,8 +43,8 @@ class ServiceBusListener(ABC):
     losing: Losing
     cache: ActionsCache
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _links: set[RawLink] = field(default_factory=set, init=False)
-    _accepting: set[asyncio.Task[RawLink]] = field(default_factory=set, init=False)
+    _links: dict[RawLink, None] = field(default_factory=dict, init=False)
+    _accepting: dict[asyncio.Task[RawLink], None] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Listen until stopped; see `Listener`."""
@@ -69,7 +69,7 @@ class ServiceBusListener(ABC):
     async def _next_session(self, connection: ServiceBusConnection, let_in: Callable[[], None]) -> RawLink | None:
         """Return the next session, None if none has messages or the host stops."""
         accepting = asyncio.create_task(self._accept(connection))
-        self._accepting.add(accepting)
+        self._accepting[accepting] = None
         try:
             link = await accepting
         except asyncio.CancelledError:
@@ -81,7 +81,7 @@ class ServiceBusListener(ABC):
                 raise
             return None
         finally:
-            self._accepting.discard(accepting)
+            self._accepting.pop(accepting, None)
         let_in()
         return link
 
@@ -95,7 +95,7 @@ class ServiceBusListener(ABC):
             if connection.raw.is_broken:
                 raise
         finally:
-            self._links.discard(link)
+            self._links.pop(link, None)
             await connection.raw.detach(link)
 
     async def _invoke(self, receiver: Receiver, deliveries: Sequence[Delivery]) -> Invocation:

@@ -137,7 +137,7 @@ class ServiceBusSingleListener(ServiceBusListener):
                 if most > 1 and not link.is_interrupted and link.closed_with is None:
                     link.offer(most - len(running))
 
-        self._links.add(link)
+        self._links[link] = None
         try:
             while not self.stopping and not link.is_interrupted:
                 if len(running) >= most:
@@ -157,7 +157,7 @@ class ServiceBusSingleListener(ServiceBusListener):
                 task.cancel()
             raise
         finally:
-            self._links.discard(link)
+            self._links.pop(link, None)
             if running:
                 await asyncio.gather(*running, return_exceptions=True)
 

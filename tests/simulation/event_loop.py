@@ -66,6 +66,27 @@ class Handle:
         return self._at
 
 
+class _Tasks(dict[asyncio.Task[Any], None]):
+    """Tasks in the order in which they began, with what a group asks of a set."""
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """As `set.add`."""
+        self[task] = None
+
+    def discard(self, task: asyncio.Task[Any]) -> None:
+        """As `set.discard`."""
+        self.pop(task, None)
+
+
+class OrderedTaskGroup(asyncio.TaskGroup):
+    """Cancels its tasks in the order in which they began; in a set they have that of their addresses."""
+
+    def __init__(self) -> None:
+        """Have no task."""
+        super().__init__()
+        self._tasks = _Tasks()  # type: ignore[assignment] # with what a group asks of it
+
+
 class Stuck(Exception):
     """Nothing will happen any more, or too much has."""
 

@@ -1,5 +1,6 @@
 """One history: made from a seed, then held against the oracles."""
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -14,7 +15,7 @@ from typing import NoReturn
 
 from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
-from tests.simulation.event_loop import SeededLoop, Stuck
+from tests.simulation.event_loop import OrderedTaskGroup, SeededLoop, Stuck
 from tests.simulation.judgement import Evidence, evidence
 from tests.simulation.oracles import (
     REJECTED,
@@ -234,16 +235,18 @@ def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw from the seed what the product draws at random, and collect no garbage, which may still have a last word."""
-    chance, urandom = random.Random(seed), os.urandom
+    chance, urandom, group = random.Random(seed), os.urandom, asyncio.TaskGroup
     state, collects = random.getstate(), gc.isenabled()
     random.seed(seed)
     os.urandom = chance.randbytes
+    asyncio.TaskGroup = OrderedTaskGroup  # type: ignore[misc] # for a while
     gc.disable()
     try:
         with silent():
             yield
     finally:
         os.urandom = urandom
+        asyncio.TaskGroup = group  # type: ignore[misc] # as it was
         random.setstate(state)
         if collects:
             gc.enable()
