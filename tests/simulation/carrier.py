@@ -47,6 +47,7 @@ class SimulatedLink(RawLink):
         """Release deliveries: all others are settled by `Carrier.settle`."""
         assert settled
         for number in delivery_ids:
+            self._carrier.network.has_released = True
             self._carrier.give(self, number, state)
 
     def _flow(self, _handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:

@@ -27,8 +27,6 @@ _STORED_LIFE = "repl-sb-time-to-live"
 # Fields of a header, and of properties.
 _PRIORITY, _LIFE = 1, 2
 _SESSION = 10
-# An attempt may last for two minutes, and clocks differ.
-_SLOWEST_SEND = 150_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,8 +41,8 @@ class Expected(NamedTuple):
     """Whether it lies in a hub."""
     crosses: bool
     """Whether it has been carried from Service Bus to Event Hubs, or back."""
-    ends: bool = False
-    """Whether it lives no longer than its original."""
+    ends_within: int | None = None
+    """How many milliseconds it may live longer than its original, None if it has a life of its own."""
 
 
 class Parts:
@@ -130,11 +128,11 @@ def _carried(source: Parts, found: Parts, expected: Expected) -> str | None:
         return "its annotations"
     if source.sections.header != found.sections.header:
         before, after = source.header, found.header
-        if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and not expected.ends):
+        if before[_PRIORITY] != after[_PRIORITY] or (before[_LIFE] != after[_LIFE] and expected.ends_within is None):
             return "its header"
     life = found.header[_LIFE]
     is_over = life is not None and life.payload == MIN_MILLISECONDS  # it ended while it waited
-    if expected.ends and not is_over and _end(found) - _end(source) > _SLOWEST_SEND:
+    if expected.ends_within is not None and not is_over and _end(found) - _end(source) > expected.ends_within:
         return "its end, which is after that of its original"
     return None
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from host.worker import Attempt, Function, Invocation, Outputs
 from shared.assembly.journals import Journals
 from shared.assembly.pipelines import pipelines
 from shared.editors.state import store
-from shared.errors import BuswayError
+from shared.errors import BuswayError, LockLost
 from shared.line.hub_reader import HubReader
 from shared.line.intake import Intake
 from shared.line.pause import Order, Pause
@@ -71,6 +72,10 @@ _SERVICE_BUS = ServiceBusOptions(
 )
 
 
+_RENEWALS: ContextVar[list[bool]] = ContextVar("renewals")
+"""The answers to the renewals of its session in an invocation: False if the lock is lost."""
+
+
 class Settlement(HostSettlement):
     """The settlement service of the host, asked without a socket."""
 
@@ -81,13 +86,18 @@ class Settlement(HostSettlement):
 
     async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         """Return the encoded answer to an encoded *request*."""
+        renewals = _RENEWALS.get() if method == "RenewSessionLock" else []
         try:
             async with asyncio.timeout(timeout_seconds):
-                return await self._calls.answer(method, request)
+                answer = await self._calls.answer(method, request)
         except TimeoutError as error:
             raise _translated(method, "DEADLINE_EXCEEDED", "") from error
         except CallFailed as error:
-            raise _translated(method, error.status, error.details) from error
+            answered = _translated(method, error.status, error.details)
+            renewals.append(not isinstance(answered, LockLost))
+            raise answered from error
+        renewals.append(True)
+        return answer
 
 
 class Worker:
@@ -112,6 +122,7 @@ class Worker:
         metadata = {name: SimpleNamespace(value=each.data) for name, each in attempt.trigger_metadata.items()}
         messages = kind.decode(datum, trigger_metadata=metadata)
         self.running += 1
+        _RENEWALS.set([])
         try:
             if self._world.slowness:
                 await asyncio.sleep(self._world.slowness)
@@ -176,6 +187,8 @@ class Instance(Process):
             known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
             self._world.sent_although_recorded |= known - self._earlier
         self._begun |= names
+        if _RENEWALS.get([])[-2:] == [False, False]:  # one refusal may be a mistake of the service
+            self._world.sent_although_lost |= names
         if topology.kinds or not topology.taps:
             return
         # What the application sends twice is sent twice if the store of the editor has not answered.

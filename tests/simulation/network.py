@@ -52,6 +52,8 @@ class Network:
         self.faults = faults
         self.emptied: set[str] = set()
         """What was peeked at, and gave nothing: the service does that once, not for every connection (SR7)."""
+        self.has_released = False
+        """Whether an instance gave back what had come while it did not receive: it comes again after what followed."""
         self.context = Context()
         """That of what happens outside of any instance, and goes on when one is killed."""
 

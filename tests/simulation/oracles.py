@@ -10,6 +10,7 @@ The oracles of a history that has come to rest: each is a sentence for what went
 7. A source gives up a message when an outcome is on record, and not before.
 8. What one target has is on record while another is waited for, and what was on record when an instance began it does
    not send: only kills between a send and its record explain second copies.
+9. A delivery whose session is lost sends nothing more.
 """
 
 import gzip
@@ -24,12 +25,17 @@ from shared.protocols import Outcome
 from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.copies import Expected, difference, properties_of, read, wrong_stamps
 from tests.simulation.draft import Draft
+from tests.simulation.faults import Effect, Operation
 from tests.simulation.topology import Input
 from tests.simulation.world import DEAD_LETTERS, World
 
 REJECTED = ("poison", "heavy")
 _WITHHELD = ("unwanted", *REJECTED)
 _DECIDED = {"filtered", "looped", "expired"}
+# A life is shortened when an attempt begins, by whole seconds, and clocks differ.
+_LATE_MILLISECONDS = 3_000
+# An attempt waits for its link, for two minutes at most.
+_LATEST_MILLISECONDS = 150_000
 
 
 def lines_of(world: World) -> list[dict[str, Any]]:
@@ -174,12 +180,14 @@ def objections(
         for reject in _rejects(world, site):
             if kinds.get(reject.name) not in REJECTED:
                 yield f"{reject.name}: rejected, and is {kinds.get(reject.name)}"
-    if world.sent_again:
-        yield f"sent again although the answer had come: {', '.join(sorted(world.sent_again))}"
-    if world.sent_although_recorded:
-        yield f"sent again although it was on record: {', '.join(sorted(world.sent_although_recorded))}"
-    if world.unrecorded:
-        yield f"sent long before the end of an instance, and not on record: {', '.join(sorted(world.unrecorded))}"
+    for what, names in {
+        "sent again although the answer had come": world.sent_again,
+        "sent again although it was on record": world.sent_although_recorded,
+        "sent although its session was lost": world.sent_although_lost,
+        "sent long before the end of an instance, and not on record": world.unrecorded,
+    }.items():
+        if names:
+            yield f"{what}: {', '.join(sorted(names))}"
     yield from _given_up_early(world)
     for source in world.topology.inputs:
         # The time to live of a brief one may have ended there.
@@ -246,7 +254,7 @@ def _objections(world: World, place: Place, on_purpose: frozenset[str]) -> Itera
         ],
         "arrived although it was to go elsewhere": sorted(counts.keys() - place.due.keys()),
         "withheld, and arrived": result.contradicted,
-        "out of order": breaks if topology.has_order else (),
+        "out of order": breaks if world.has_order else (),
         "came back": twice if place.site == place.source.site else (),
         "twice without a fault": ()
         if world.faults.injected
@@ -282,7 +290,7 @@ def _changed(world: World, place: Place) -> Iterator[str]:
             draft.key,
             is_event=is_event,
             crosses=is_event != was_event,
-            ends="ttl: remaining" in topology.tasks,
+            ends_within=_late_milliseconds(world) if "ttl: remaining" in topology.tasks else None,
         )
         differences = [
             wrong_stamps(original, arrival.content, way)
@@ -292,6 +300,11 @@ def _changed(world: World, place: Place) -> Iterator[str]:
         ]
         if all(differences):
             yield f"{place}: {arrival.name} was changed: {differences[0]}"
+
+
+def _late_milliseconds(world: World) -> int:
+    """Return by how much a copy with the rest of its original's life may outlive it."""
+    return _LATEST_MILLISECONDS if world.faults.injected[f"{Effect.SLOW} ({Operation.ATTACH})"] else _LATE_MILLISECONDS
 
 
 def _kept_from(world: World, place: tuple[str, str]) -> Sequence[str]:

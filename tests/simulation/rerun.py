@@ -136,6 +136,8 @@ class RerunWorld(World):
         if place.site == place.source.site or place.path in namespace.hubs or self.chance.random() < 0.5:
             return
         chosen = {name for name in place.due if self.chance.random() < 0.3}
+        # A copy that was deleted with its target has arrived all the same.
+        chosen -= {arrival_of(content).name for content in self.deleted.get((place.site, place.path), ())}
         messages = namespace.store(place.path).messages
         for number, message in list(messages.items()):
             if arrival_of(message.encode()).name in chosen:

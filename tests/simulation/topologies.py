@@ -366,7 +366,7 @@ TOPOLOGIES = (
     _one_way("one way with sessions", sessions=True, more="ttl: remaining", schedules=True),
     _one_way("lanes", sessions=True, more="lanes: 2", rejects=""),
     _one_way("single dispatch", sessions=False, more="dispatch: single", in_order=False, rejects=""),
-    _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT20S}"),
+    _one_way("single dispatch with sessions", sessions=True, more="dispatch: single\nlimits: {hold: PT5S}"),
     _one_way("to partitioned queues", sessions=False, more="limits: {rate: 0.2}", in_order=False, is_partitioned=True),
     _one_way("to partitioned queues that detect duplicates", sessions=True, is_partitioned=True, detects=True),
     _ring(),

@@ -43,8 +43,9 @@ _SLOWEST_EDITOR = 45.0
 _VISIBLE = 0.002
 _EACH_SCHEDULED = 3
 # While something is away, people restart what waits for it.
-_RESTARTS = 0.3
+_RESTARTS = 0.6
 _LASTING = frozenset((Event.OUTAGE, Event.DISABLE, Event.JOURNAL))
+_KINDS = {"plain": 8, "express": 5, "unwanted": 2, "poison": 2, "heavy": 2, "brief": 1}
 _AGAIN = 600.0
 """The seconds after which an application sends a message a second time at the latest."""
 
@@ -104,6 +105,14 @@ class World:
     """The records of each member of the journal; `oracles.lines_of` reads them."""
     given_up: list[tuple[Sequence[str], int, int]] = field(init=False, default_factory=list)
     """The tasks and number of each message that a source gave up, and how many members the journal had."""
+    sent_although_recorded: set[str] = field(init=False, default_factory=set)
+    """What an instance sent that began when it was on record, and whose journal had always answered."""
+    sent_although_lost: set[str] = field(init=False, default_factory=set)
+    """What a delivery began to send after it had learnt that its session was lost."""
+    unrecorded: set[str] = field(init=False, default_factory=set)
+    """What an instance had sent long before it ended, and had not recorded although its journal answered."""
+    sent_again: set[str] = field(init=False, default_factory=set)
+    """What an instance began to send after it had learnt that it was accepted, or while it was sending it."""
 
     def __post_init__(self) -> None:
         """Create the sites."""
@@ -126,39 +135,36 @@ class World:
         self.recorded: dict[tuple[str, str], float] = {}
         """When a copy or part was first on record as sent: by the place and the name in its body."""
         self._of_number: dict[tuple[object, ...], str] = {}
-        self.sent_although_recorded: set[str] = set()
-        """What an instance sent that began when it was on record, and whose journal had always answered."""
-        self.unrecorded: set[str] = set()
-        """What an instance had sent long before it ended, and had not recorded although its journal answered."""
         self.checkpoints = Checkpoints()
         self.losing = PlantedLosses(self.loses)
         self.paused: set[str] = set()
-        self.sent_again: set[str] = set()
-        """What an instance began to send after it had learnt that it was accepted, or while it was sending it."""
         self.has_journal = True
         self.slowness = 0.0
         """The seconds that an editor takes."""
         self.deleted: dict[tuple[str, str], list[bytes]] = {}
         """What has arrived at a place before it was deleted and created again."""
         self.batch_size = self.chance.choice((1, 3, 250))
-        self.calls_per_session = self.chance.choice((1, 1, 3))
+        self.calls_per_session = self.chance.choice((1, 3)) if "dispatch: single" in self.topology.tasks else 1
         self.batch_limit = self.chance.choice((700, 4_000)) if not self.scale.size else 2 * self.scale.size
         """The bytes in one transfer."""
-        self.hold = self.chance.choice((None, timedelta(seconds=12), timedelta(seconds=50)))
+        self.hold = self.chance.choice(
+            (None, timedelta(seconds=max(2.0, self.scale.window / 30)), timedelta(seconds=12))
+        )
         """How long a delivery waits for its targets, None: as long as its task file says."""
         self.accepted: list[Draft] = []
         self.instances: list[Instance] = []
         self.is_quiet = False
         self.seen: dict[Input, list[bytes]] = {}
+        """What each source has accepted, as a tap sees it."""
         self.unnumbered: set[str] = set()
         """Those of which the manifest of a repair has no number, as of what only a tap elsewhere has seen."""
-        """What each source has accepted, as a tap sees it."""
         self._configuration = configuration(self.topology)
         self.tasks = self._configuration.tasks
         self._started = 0
         self._numbers: dict[str, int] = {}
         self._senders = self.chance.choices(self.topology.inputs, k=self.scale.messages)
         self._waiting = sum(1 + source.is_repeated for source in self._senders)
+        self._kinds = self._drawn_kinds()
 
     def skew(self) -> float:
         """Return by how much a clock differs."""
@@ -227,6 +233,11 @@ class World:
             for (place, name), at in sent.items()
             if at < latest and entity_of(place) in targets and (entity_of(place), name) not in self.recorded
         }
+
+    @property
+    def has_order(self) -> bool:
+        """Whether messages keep their order; `busway check` refuses several calls for a session (0046)."""
+        return self.topology.has_order and not (self.calls_per_session > 1 and self.network.has_released)
 
     @property
     def has_shares(self) -> bool:
@@ -358,13 +369,16 @@ class World:
         self.accepted.append(draft)
         self._waiting -= 1
 
+    def _drawn_kinds(self) -> Mapping[str, int]:
+        """Return how often each kind is sent: most are alike in half of the histories, as one then follows another."""
+        return _KINDS if self.chance.random() < 0.5 else {"plain": 3, self.chance.choice([*_KINDS]): 1}
+
     def _kind(self, target: Input) -> str:
         if self.topology.refuses is not None:
             return self.chance.choices(("plain", "heavy"), (9, 1))[0]
         if target.choose is None:
             return "plain"
-        kinds = ("plain", "express", "unwanted", "poison", "heavy", "brief")
-        return self.chance.choices(kinds, (8, 5, 2, 2, 2, 1))[0]
+        return self.chance.choices([*self._kinds], [*self._kinds.values()])[0]
 
     # The platform and the operator
 
@@ -400,7 +414,7 @@ class World:
         seconds, where = chance.random() ** 2 * LONGEST_SECONDS, chance.random()
         if event not in _LASTING or chance.random() >= _RESTARTS:
             return Happening(event, seconds, where)
-        return Happening(event, seconds, where, (chance.choice((Event.KILL, Event.STOP)), chance.random()))
+        return Happening(event, seconds, where, (chance.choice((Event.KILL, Event.STOP, Event.STOP)), chance.random()))
 
     def _happen(self, happening: Happening) -> None:
         """Let something happen."""
