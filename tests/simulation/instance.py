@@ -45,6 +45,7 @@ from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, hand
 from tests.simulation.bus_source import BusSource
 from tests.simulation.hub_source import HubSource
 from tests.simulation.journal import SimulatedBlobs, SimulatedCheckpoints, SimulatedDocuments, SimulatedSink
+from tests.simulation.network import entity_of
 from tests.simulation.process import Process
 from tests.simulation.senders import event_hubs_output, service_bus_output
 from tests.simulation.site import SkewedClock
@@ -187,6 +188,7 @@ class Instance(Process):
             known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
             self._world.sent_although_recorded |= known - self._earlier
         self._begun |= names
+        self._world.sent_unreceived |= {name for name in names if name.partition("/")[0] not in self._world.received}
         if _RENEWALS.get([])[-2:] == [False, False]:  # one refusal may be a mistake of the service
             self._world.sent_although_lost |= names
         if topology.kinds or not topology.taps:
@@ -374,11 +376,6 @@ class Instance(Process):
         end = self._world.loop.time() + seconds
         while self._worker.idle_seconds() < _QUIET_SECONDS and (left := end - self._world.loop.time()) > 0:  # noqa: ASYNC110 - as the host does
             await asyncio.sleep(min(left, _LOOK_SECONDS))
-
-
-def entity_of(place: str) -> str:
-    """Return the entity that *place* is, or is a partition of."""
-    return place.partition("/Partitions/")[0]
 
 
 _TELEMETRY = open_telemetry({})

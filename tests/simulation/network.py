@@ -30,6 +30,11 @@ _LATE = 0.5, 4.5
 _TICK = 1e-6
 
 
+def entity_of(place: str) -> str:
+    """Return the entity that *place* is, or is a partition of."""
+    return place.partition("/Partitions/")[0]
+
+
 class Cut(ConnectionError):
     """The connection is lost."""
 
@@ -52,6 +57,8 @@ class Network:
         self.faults = faults
         self.emptied: set[str] = set()
         """What was peeked at, and gave nothing: the service does that once, not for every connection (SR7)."""
+        self.arrived: set[tuple[str, str]] = set()
+        """What entities have accepted: the entity, as site and path, and the name in its body."""
         self.has_released = False
         """Whether an instance gave back what had come while it did not receive: it comes again after what followed."""
         self.context = Context()

@@ -10,10 +10,10 @@ The oracles of a history that has come to rest: each is a sentence for what went
 7. A source gives up a message when an outcome is on record, and not before.
 8. What one target has is on record while another is waited for, and what was on record when an instance began it does
    not send: only kills between a send and its record explain second copies.
-9. A delivery whose session is lost sends nothing more.
+9. What is on record as sent or rejected was accepted there before, and was on record as received before it was sent.
+10. A delivery whose session is lost sends nothing more.
 """
 
-import gzip
 import json
 import random
 from collections import Counter, defaultdict
@@ -40,8 +40,6 @@ _LATEST_MILLISECONDS = 150_000
 
 def lines_of(world: World) -> list[dict[str, Any]]:
     """Return the records of all journals, in the order in which they were written."""
-    for member in world.journal[len(world.records) :]:
-        world.records.append([json.loads(line) for line in gzip.decompress(member).splitlines()])
     return [line for lines in world.records for line in lines]
 
 
@@ -181,6 +179,8 @@ def objections(
             if kinds.get(reject.name) not in REJECTED:
                 yield f"{reject.name}: rejected, and is {kinds.get(reject.name)}"
     for what, names in {
+        "on record as sent or rejected before it was there": world.untrue,
+        "sent before it was on record as received": world.sent_unreceived,
         "sent again although the answer had come": world.sent_again,
         "sent again although it was on record": world.sent_although_recorded,
         "sent although its session was lost": world.sent_although_lost,
@@ -199,7 +199,6 @@ def objections(
 
 def _given_up_early(world: World) -> Iterator[str]:
     """Yield what a source gave up when no outcome of it was on record, unless that was planted."""
-    lines_of(world)
     recorded: dict[tuple[str, int | None], int] = {}
     for member, lines in enumerate(world.records):
         for line in lines:

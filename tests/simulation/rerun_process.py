@@ -18,9 +18,9 @@ from shared.resend.pipeline_delivery import OPTIONS
 from shared.resend.places import place_at
 from shared.resend.run import Run
 from shared.resend.source import copies
-from tests.simulation.instance import entity_of
 from tests.simulation.journal import SimulatedSink
 from tests.simulation.ledger import SimulatedLedgerStore
+from tests.simulation.network import entity_of
 from tests.simulation.operator_process import OperatorProcess
 from tests.simulation.reruns import GROUP
 from tests.simulation.topology import configuration

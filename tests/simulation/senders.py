@@ -22,7 +22,7 @@ from shared.ends.azure_amqp.encoded_transfer import EncodedMessage
 from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.service_bus.output import ServiceBusOutput
 from tests.simulation.faults import Operation
-from tests.simulation.network import Channel, Cut, Network
+from tests.simulation.network import Channel, Cut, Network, entity_of
 from tests.simulation.process import Process
 from tests.simulation.site import Site
 
@@ -116,11 +116,14 @@ class SenderLink:
         owner.begins_to_send(self.channel.where, names)
         sent = [(self.channel.where, name) for name in names]
         owner.under_way.update(sent)
+
+        def act() -> None:
+            self.publish(message.content, message.message_format)
+            self.channel.network.arrived |= {(entity_of(place), name) for place, name in sent}
+
         try:
             async with asyncio.timeout_at(deadline):
-                await self.channel.request(
-                    Operation.SEND, lambda: self.publish(message.content, message.message_format)
-                )
+                await self.channel.request(Operation.SEND, act)
         except TimeoutError as error:
             return error
         except Cut:

@@ -22,9 +22,9 @@ from shared.tasks.models import TaskFile
 from tests.simulation.draft import Draft, encoded
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import LONGEST_SECONDS, Event, Faults
-from tests.simulation.instance import Instance, entity_of
+from tests.simulation.instance import Instance
 from tests.simulation.journal import Stored
-from tests.simulation.network import Network
+from tests.simulation.network import Network, entity_of
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
 from tests.simulation.topology import Input, Topology, configuration
 
@@ -102,9 +102,15 @@ class World:
     """Every so manyth message is settled without an invocation: a loss that is planted."""
     chance: random.Random = field(init=False)
     records: list[list[dict[str, Any]]] = field(init=False, default_factory=list)
-    """The records of each member of the journal; `oracles.lines_of` reads them."""
+    """The records of each member of the journal."""
     given_up: list[tuple[Sequence[str], int, int]] = field(init=False, default_factory=list)
     """The tasks and number of each message that a source gave up, and how many members the journal had."""
+    received: set[str] = field(init=False, default_factory=set)
+    """What is on record as received."""
+    untrue: set[str] = field(init=False, default_factory=set)
+    """What was on record as sent or rejected before it was accepted there."""
+    sent_unreceived: set[str] = field(init=False, default_factory=set)
+    """What an instance began to send before it was on record as received."""
     sent_although_recorded: set[str] = field(init=False, default_factory=set)
     """What an instance sent that began when it was on record, and whose journal had always answered."""
     sent_although_lost: set[str] = field(init=False, default_factory=set)
@@ -251,18 +257,25 @@ class World:
         name = f"task={stream.task}/{now:date=%Y-%m-%d/hour=%H}/role={stream.role}/{instance}.jsonl.gz"
         content = self.blobs[name][1] if name in self.blobs else bytearray()
         self.blobs[name] = now, content + member
-        if self.has_shares:
-            self._note_results(member)
+        self.records.append([json.loads(line) for line in gzip.decompress(member).splitlines()])
+        for record in self.records[-1]:
+            self._note(record)
 
-    def _note_results(self, member: bytes) -> None:
-        for record in map(json.loads, gzip.decompress(member).splitlines()):
-            number = record["task"], record.get("src_part"), record.get("src_seq")
-            if record["role"] == "source":
-                self._of_number[number] = str(record.get("message_id"))
-            elif record["outcome"] == "sent" and number in self._of_number and {"part", "target"} <= record.keys():
-                name = self._of_number[number]
-                if self.topology.splits:
-                    name += f"/{record['part'] // len(self.topology.inputs[0].targets)}"
+    def _note(self, record: Mapping[str, Any]) -> None:
+        """Note what is on record as received, and where it is on record as sent."""
+        number = record["task"], record.get("src_part"), record.get("src_seq")
+        if record["role"] == "source":
+            self._of_number[number] = str(record.get("message_id"))
+            self.received.add(self._of_number[number])
+        elif record["outcome"] in {"sent", "rejected"} and number in self._of_number and "target" in record:
+            name = self._of_number[number]
+            if self.topology.splits and record["outcome"] == "sent":
+                name += f"/{record['part'] // len(self.topology.inputs[0].targets)}"
+            # What the host is to send, and what it is to dead-letter, is on record before. An envelope has an id.
+            is_before = record.get("handed_over", False) or record["target"].endswith(DEAD_LETTERS) or "." not in name
+            if (record["target"], name) not in self.network.arrived and not is_before:
+                self.untrue.add(name)
+            if self.has_shares and record["outcome"] == "sent":
                 self.recorded.setdefault((record["target"], name), self.loop.time())
 
     def ended(self, instance: Instance) -> None:
