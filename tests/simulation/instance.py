@@ -59,6 +59,8 @@ _QUIET_SECONDS = 1.0
 _SIGTERM_SECONDS = 10.0
 _DRAIN_SECONDS = 3600.0
 _LOOK_SECONDS = 1.0
+# After its time is over, a delivery records what it has, and gives the rest back.
+_LATE_SECONDS = 60.0
 _LOOK_AT_HUB_SECONDS = 15.0
 _SCHEDULE_SECONDS = 5.0
 _SETTINGS = {
@@ -110,6 +112,8 @@ class Worker:
         """Begin without functions; the host sends what they set with *outputs*."""
         self.outputs = outputs
         self.functions: dict[str, Body] = {}
+        self.holds: dict[str, float] = {}
+        """The seconds for which a function may hold a delivery."""
         self.running = 0
         self._world = world
         self._loop = world.loop
@@ -124,8 +128,10 @@ class Worker:
         messages = kind.decode(datum, trigger_metadata=metadata)
         self.running += 1
         _RENEWALS.set([])
+        end = self._loop.time() + self.holds[function.name] + _LATE_SECONDS
         try:
             if self._world.slowness:
+                end += self._world.slowness
                 await asyncio.sleep(self._world.slowness)
             outputs = {name: Given() for name in function.outputs}
             await self.functions[function.name](messages=messages, **outputs)
@@ -137,6 +143,8 @@ class Worker:
         finally:
             self.running -= 1
             self._busy_at = self._loop.time()
+            if self._busy_at > end:
+                self._world.held_too_long.add(function.name)
         return Invocation(None, outputs=handed_over(outputs), id=attempt.invocation_id)
 
     async def work(self, function: Awaitable[None]) -> None:
@@ -277,6 +285,7 @@ class Instance(Process):
                     body = _gathered(file, intake, settlement)
                 else:
                     body = _function(file, pipeline.run, settlement)
+                self._worker.holds[name] = (world.hold or file.limits.hold).total_seconds()
                 self._worker.functions[name], self._bindings[name] = bound(body, list(pipeline.bindings))
                 self._listen(self._listener(file, name))
 

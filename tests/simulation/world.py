@@ -111,6 +111,8 @@ class World:
     """What was on record as sent or rejected before it was accepted there."""
     sent_unreceived: set[str] = field(init=False, default_factory=set)
     """What an instance began to send before it was on record as received."""
+    held_too_long: set[str] = field(init=False, default_factory=set)
+    """The functions that held a delivery for longer than their tasks may."""
     sent_although_recorded: set[str] = field(init=False, default_factory=set)
     """What an instance sent that began when it was on record, and whose journal had always answered."""
     sent_although_lost: set[str] = field(init=False, default_factory=set)
