@@ -163,7 +163,10 @@ class Run:
             if received is None:
                 self._agenda.close()
                 await self._forget([key for key in self._agenda if key not in self._hold], removes=source.removes)
-                continue
+                if not self._agenda.has_more(session_id):
+                    return
+                await self._sleep(_RECEIVE_SECONDS)  # what is left may be in doubt until its target answers
+                received = []
             if await self._take(source, received):
                 moved = loop.time()
                 continue
