@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from shared.clock import Clock
+from shared.errors import LockLost
 from shared.line.locks import Locks
 
 # Messages of a partitioned entity could not be settled after 17 to 20 minutes, however often their locks were renewed.
@@ -47,12 +48,15 @@ class Deadline:
 
     async def begin(self) -> None:
         """
-        Renew what is due before anything is sent; raises LockLost.
+        Renew what is due before anything is sent; raises LockLost if no lock lasts.
 
         A lock that should have expired is due, and that of a session in the middle of many batches.
         """
-        if self.locks is not None and self.locks.is_due:
-            await self.locks.renew()
+        if self.locks is None or not self.locks.is_due:
+            return
+        await self.locks.renew()
+        if not self.locks.can_wait(0.0, 0.0):
+            raise LockLost("the locks of the batch have ended, and cannot be renewed")
 
     @property
     def is_over(self) -> bool:

@@ -186,10 +186,12 @@ def test_a_session_that_ends_while_no_outcome_can_be_recorded_sends_nothing_more
     assert output.ids("orders") == [], "the next owner of the session sends it"
 
 
-def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed() -> None:
+@pytest.mark.parametrize("error", [None, TargetUnavailable("gone")], ids=["lost", "unavailable"])
+def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed(error: BuswayError | None) -> None:
     """SR18: locks of a partitioned entity may end as they arrive."""
     line = Line(OutputThatAccepts())
     line.locks.lose(token(1))
+    line.locks.error = error
     batch = [delivered(1, locked_until=ENQUEUED - 1), delivered(2)]
     with pytest.raises(LockLost):
         asyncio.run(line.pipeline.run(batch, None, [token(1), token(2)]))
