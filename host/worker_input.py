@@ -49,7 +49,7 @@ def service_bus_input(
     """
     messages = _messages(deliveries, now, wire=wire, delivery_count_offset=1)
     contents = [one.tag + message for one, message in zip(deliveries, messages, strict=True)]
-    metadata = {} if wire else {name: json_data(value) for name, value in (receiver or {}).items()}
+    metadata = {name: json_data(value) for name, value in (receiver or {}).items()}
     return Input(_model_binding_data(function, _SERVICE_BUS_SOURCE, contents), metadata)
 
 
