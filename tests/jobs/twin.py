@@ -94,13 +94,16 @@ with seeing as (
     select task, src_part, src_seq, outcome, part, target, "check", edited, journal_time, instance,
            case when joined is null then remembered end as remembered,
            message_id, order_key, repair, locked_until, handed_over,
+           coalesce(handed_over, false) or (joined is not null and coalesce(remembered, false)) as once,
            batch_id * 100000 + coalesce(send_ordinal, 0) as ordinal,
            joined is null and exists (from watched w where w.task = r.task and w.target = r.target) as is_watched
     from records r where role = 'target' and observer = 'task' and src_seq is not null
 ), sent as (
     select task, src_part, src_seq, count(*) filter (remembered is null) as sent,
-           count(*) filter (remembered is null and handed_over is null and not is_watched)
-           + count(distinct coalesce(part, 0)) filter (remembered is null and handed_over and not is_watched) as unwatched,
+           count(*) filter (remembered is null and not once and not is_watched)
+           + len(list_filter(coalesce(list_distinct(list(coalesce(part, 0)) filter (remembered is null and once and not is_watched)), []),
+                             lambda each: not coalesce(list_contains(list(coalesce(part, 0)) filter (remembered is null and not once),
+                                                                     each), false))) as unwatched,
            count(*) filter (handed_over is null) as accepted,
            bool_or(remembered is not null) as again, bool_or(is_watched) as is_watched,
            min("check") as lowest_out, max("check") as highest_out, bool_or(edited is not null) as edited,

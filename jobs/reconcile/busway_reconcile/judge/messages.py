@@ -120,6 +120,8 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     again = is_remembered()
     # Whether the host sent it is not on record: if not, it was handed over again. Several such records are one copy.
     handed_over = F.coalesce(F.col("handed_over"), F.lit(False))
+    # Nor does a copy that was sent from another envelope become another one.
+    once = handed_over | F.coalesce(F.col("remembered"), F.lit(False))
     seen = tap & (F.col("role") == "target")
     watched = F.coalesce(F.col("watched"), F.lit(False))
     part = F.coalesce(F.col("part"), F.lit(0))
@@ -147,6 +149,10 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     )
     recalled = F.collect_set(F.when(sent & again & ~watched, part))
     original = F.collect_set(F.when(sent & ~again, part))
+    by_task = sent & ~again & ~watched
+    counted_once = F.array_except(
+        F.collect_set(F.when(by_task & once, part)), F.collect_set(F.when(by_task & ~once, part))
+    )
     grouped = records.groupBy(*schema.KEY).agg(
         _count(received, "instance", "batch_id").alias("received"),
         _count(tap & (F.col("role") == "source"), "tap", "tgt_part", "tgt_seq").alias("entered_by_tap"),
@@ -156,7 +162,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         F.collect_set(F.when(sent, part)).alias("sent_parts"),
         F.collect_set(F.when(sent & ~handed_over, part)).alias("accepted_parts"),
         # A part that was only remembered names no target: the tap that must see the copy is that of its first record.
-        F.array_union(F.collect_set(F.when(sent & ~again & ~watched, part)), F.array_except(recalled, original)).alias(
+        F.array_union(F.collect_set(F.when(by_task, part)), F.array_except(recalled, original)).alias(
             "parts_unwatched"
         ),
         F.collect_set(F.when(sent & watched, place)).alias("due_at_tap"),
@@ -169,10 +175,7 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
         ).alias("expired_parts"),
         F.collect_set(F.when(F.col("outcome") == "looped", part)).alias("looped_parts"),
         F.collect_set(F.when(F.col("outcome").isin(*schema.WITHHELD), F.col("outcome"))).alias("withheld_as"),
-        (
-            _count(sent & ~again & ~watched & ~handed_over, *send)
-            + F.size(F.collect_set(F.when(sent & ~again & ~watched & handed_over, part)))
-        ).alias("sent_unwatched"),
+        (_count(by_task & ~once, *send) + F.size(counted_once)).alias("sent_unwatched"),
         F.collect_set(F.when(seen & watched, view)).alias("copies_watched"),
         F.collect_set(F.when(seen & ~watched, view)).alias("copies_unwatched"),
         F.max(F.when(retry, micros("journal_time"))).alias("last_retry"),
