@@ -7,15 +7,15 @@ Where the real host has a process for the worker, gRPC and sockets, this has the
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from functions.raw_message import EventHubsConverter, ServiceBusConverter
+from functions.raw_message import EventHubsConverter, RawMessage, ServiceBusConverter
 from functions.settlement import HostSettlement, _translated
 from functions.tasks import _READ_SECONDS, _function, _gathered
 from host.listener import Listener, Stopping
@@ -31,7 +31,7 @@ from host.worker import Attempt, Function, Invocation, Outputs
 from shared.assembly.journals import Journals
 from shared.assembly.pipelines import pipelines
 from shared.editors.state import store
-from shared.errors import BuswayError, LockLost
+from shared.errors import BuswayError
 from shared.line.hub_reader import HubReader
 from shared.line.intake import Intake
 from shared.line.pause import Order, Pause
@@ -43,11 +43,12 @@ from shared.tasks.models import TaskFile
 from shared.telemetry.opening import open_telemetry
 from tests.simulation.bindings import Body, Given, SimulatedOutputs, bound, handed_over
 from tests.simulation.bus_source import BusSource
+from tests.simulation.holding import HOLDING, SESSION, Holding, Lock
 from tests.simulation.hub_source import HubSource
 from tests.simulation.journal import SimulatedBlobs, SimulatedCheckpoints, SimulatedDocuments, SimulatedSink
 from tests.simulation.network import entity_of
 from tests.simulation.process import Process
-from tests.simulation.senders import event_hubs_output, service_bus_output
+from tests.simulation.senders import event_hubs_output, names_in, service_bus_output
 from tests.simulation.site import SkewedClock
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ _QUIET_SECONDS = 1.0
 _SIGTERM_SECONDS = 10.0
 _DRAIN_SECONDS = 3600.0
 _LOOK_SECONDS = 1.0
+_RENEWALS = "RenewSessionLock", "RenewMessageLock"
+_TOKEN_LENGTH = 36
 # After its time is over, a delivery records what it has, and gives the rest back.
 _LATE_SECONDS = 60.0
 _LOOK_AT_HUB_SECONDS = 15.0
@@ -75,10 +78,6 @@ _SERVICE_BUS = ServiceBusOptions(
 )
 
 
-_RENEWALS: ContextVar[list[bool]] = ContextVar("renewals")
-"""The answers to the renewals of its session in an invocation: False if the lock is lost."""
-
-
 class Settlement(HostSettlement):
     """The settlement service of the host, asked without a socket."""
 
@@ -89,18 +88,25 @@ class Settlement(HostSettlement):
 
     async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         """Return the encoded answer to an encoded *request*."""
-        renewals = _RENEWALS.get() if method == "RenewSessionLock" else []
+        asked, failure = asyncio.get_running_loop().time(), None
         try:
             async with asyncio.timeout(timeout_seconds):
-                answer = await self._calls.answer(method, request)
+                return await self._calls.answer(method, request)
         except TimeoutError as error:
-            raise _translated(method, "DEADLINE_EXCEEDED", "") from error
+            failure = _translated(method, "DEADLINE_EXCEEDED", "")
+            raise failure from error
         except CallFailed as error:
-            answered = _translated(method, error.status, error.details)
-            renewals.append(not isinstance(answered, LockLost))
-            raise answered from error
-        renewals.append(True)
-        return answer
+            failure = _translated(method, error.status, error.details)
+            raise failure from error
+        finally:
+            holding = HOLDING.get()
+            if holding is not None and method in _RENEWALS:
+                holding.note(SESSION if method == "RenewSessionLock" else _token_in(request), asked, failure)
+
+
+def _token_in(request: bytes) -> str:
+    """Return the lock token in the request for a renewal: its only text."""
+    return request[-_TOKEN_LENGTH:].decode()
 
 
 class Worker:
@@ -112,8 +118,8 @@ class Worker:
         """Begin without functions; the host sends what they set with *outputs*."""
         self.outputs = outputs
         self.functions: dict[str, Body] = {}
-        self.holds: dict[str, float] = {}
-        """The seconds for which a function may hold a delivery."""
+        self.files: dict[str, TaskFile] = {}
+        """The task of each function."""
         self.running = 0
         self._world = world
         self._loop = world.loop
@@ -127,8 +133,9 @@ class Worker:
         metadata = {name: SimpleNamespace(value=each.data) for name, each in attempt.trigger_metadata.items()}
         messages = kind.decode(datum, trigger_metadata=metadata)
         self.running += 1
-        _RENEWALS.set([])
-        end = self._loop.time() + self.holds[function.name] + _LATE_SECONDS
+        file = self.files[function.name]
+        HOLDING.set(self._held(file, messages if function.is_many else [messages]))
+        end = self._loop.time() + (self._world.hold or file.limits.hold).total_seconds() + _LATE_SECONDS
         try:
             if self._world.slowness:
                 end += self._world.slowness
@@ -146,6 +153,19 @@ class Worker:
             if self._busy_at > end:
                 self._world.held_too_long.add(function.name)
         return Invocation(None, outputs=handed_over(outputs), id=attempt.invocation_id)
+
+    def _held(self, file: TaskFile, messages: Sequence[RawMessage]) -> Holding:
+        """Return what an invocation holds that begins now; the host renews the locks of single messages."""
+        topology, now, seconds = self._world.topology, self._loop.time(), self._world.lock_seconds
+        end = now + seconds if file.levers.dispatch != "single" and file.source.hub is None else float("inf")
+        names = [names_in(message.content) for message in messages]
+        if file.source.sessions:
+            return Holding(file.task, now, seconds, {SESSION: Lock({name for each in names for name in each}, end)})
+        # A message that is joined to others, or repeated by one, is sent for them too.
+        is_alone = not topology.joins and not any(source.is_repeated for source in topology.inputs)
+        tokens = [str(uuid.UUID(bytes_le=message.lock_token or bytes(16))) for message in messages]
+        locks = {token: Lock(each if is_alone else set(), end) for token, each in zip(tokens, names, strict=True)}
+        return Holding(file.task, now, seconds, locks)
 
     async def work(self, function: Awaitable[None]) -> None:
         """Run what a timer triggers."""
@@ -197,8 +217,11 @@ class Instance(Process):
             self._world.sent_although_recorded |= known - self._earlier
         self._begun |= names
         self._world.sent_unreceived |= {name for name in names if name.partition("/")[0] not in self._world.received}
-        if _RENEWALS.get([])[-2:] == [False, False]:  # one refusal may be a mistake of the service
-            self._world.sent_although_lost |= names
+        holding, now = HOLDING.get(), self._world.loop.time()
+        if holding is not None:
+            self._world.sent_although_unlocked |= holding.unlocked(names, now)
+            if holding.must_wait(self._world.paused.get(holding.task)):
+                self._world.sent_although_paused |= names
         if topology.kinds or not topology.taps:
             return
         # What the application sends twice is sent twice if the store of the editor has not answered.
@@ -285,7 +308,7 @@ class Instance(Process):
                     body = _gathered(file, intake, settlement)
                 else:
                     body = _function(file, pipeline.run, settlement)
-                self._worker.holds[name] = (world.hold or file.limits.hold).total_seconds()
+                self._worker.files[name] = file
                 self._worker.functions[name], self._bindings[name] = bound(body, list(pipeline.bindings))
                 self._listen(self._listener(file, name))
 

@@ -11,7 +11,8 @@ The oracles of a history that has come to rest: each is a sentence for what went
 8. What one target has is on record while another is waited for, and what was on record when an instance began it does
    not send: only kills between a send and its record explain second copies.
 9. What is on record as sent or rejected was accepted there before, and was on record as received before it was sent.
-10. A delivery whose session is lost sends nothing more, and none is held for longer than its task may.
+10. A delivery sends nothing whose lock it knows as lost or ended, or that came when its task was paused; and none is
+    held for longer than its task may.
 """
 
 import json
@@ -184,7 +185,8 @@ def objections(
         "held for too long": world.held_too_long,
         "sent again although the answer had come": world.sent_again,
         "sent again although it was on record": world.sent_although_recorded,
-        "sent although its session was lost": world.sent_although_lost,
+        "sent although it was not locked any more": world.sent_although_unlocked,
+        "sent although its task was paused": world.sent_although_paused,
         "sent long before the end of an instance, and not on record": world.unrecorded,
     }.items():
         if names:

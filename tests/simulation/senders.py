@@ -52,6 +52,11 @@ def event_hubs_output(network: Network, owner: Process, site: Site) -> EventHubs
     return EventHubsOutput(site.name, lambda hub: SimpleNamespace(name=hub, close=_nothing), open_link)  # type: ignore[arg-type,return-value] # a client of the SDK
 
 
+def names_in(content: bytes) -> set[str]:
+    """Return the names of the messages in *content*."""
+    return {name.decode() for name in _NAME.findall(content)}
+
+
 async def _nothing() -> None:
     pass
 
@@ -112,7 +117,7 @@ class SenderLink:
         if self.channel.is_cut:
             return ConnectionError("the link is closed")
         self._unanswered += 1
-        owner, names = self.channel.owner, {name.decode() for name in _NAME.findall(message.content)}
+        owner, names = self.channel.owner, names_in(message.content)
         owner.begins_to_send(self.channel.where, names)
         sent = [(self.channel.where, name) for name in names]
         owner.under_way.update(sent)

@@ -2,7 +2,8 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -101,6 +102,25 @@ def topic(name: str, *, sessions: bool = False) -> TopicConfig:
         name="replication", rules=(rule,), requires_session=sessions, max_delivery_count=MOST_DELIVERIES
     )
     return TopicConfig(name=name, subscriptions=(SubscriptionConfig(name="app"), replication))
+
+
+@cache
+def locked(topology: Topology, seconds: float) -> Sequence[NamespaceConfig]:
+    """Return the namespaces of *topology* with locks that last so long."""
+    duration = timedelta(seconds=seconds)
+
+    def of(entity: TopicConfig) -> TopicConfig:
+        subscriptions = tuple(replace(each, lock_duration=duration) for each in entity.subscriptions)
+        return replace(entity, subscriptions=subscriptions)
+
+    return [
+        replace(
+            namespace,
+            queues=tuple(replace(each, lock_duration=duration) for each in namespace.queues),
+            topics=tuple(map(of, namespace.topics)),
+        )
+        for namespace in topology.namespaces
+    ]
 
 
 @cache

@@ -26,7 +26,7 @@ from tests.simulation.instance import Instance
 from tests.simulation.journal import Stored
 from tests.simulation.network import Network, entity_of
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
-from tests.simulation.topology import Input, Topology, configuration
+from tests.simulation.topology import Input, Topology, configuration, locked
 
 DEAD_LETTERS = "/$DeadLetterQueue"
 """Behind the path of an entity."""
@@ -44,6 +44,7 @@ _VISIBLE = 0.002
 _EACH_SCHEDULED = 3
 # While something is away, people restart what waits for it.
 _RESTARTS = 0.6
+_LOCK_SECONDS = 10.0, 60.0
 _LASTING = frozenset((Event.OUTAGE, Event.DISABLE, Event.JOURNAL))
 _KINDS = {"plain": 8, "express": 5, "unwanted": 2, "poison": 2, "heavy": 2, "brief": 1}
 _AGAIN = 600.0
@@ -115,8 +116,10 @@ class World:
     """The functions that held a delivery for longer than their tasks may."""
     sent_although_recorded: set[str] = field(init=False, default_factory=set)
     """What an instance sent that began when it was on record, and whose journal had always answered."""
-    sent_although_lost: set[str] = field(init=False, default_factory=set)
-    """What a delivery began to send after it had learnt that its session was lost."""
+    sent_although_unlocked: set[str] = field(init=False, default_factory=set)
+    """What a delivery began to send when it must have known that its lock was lost, or had ended."""
+    sent_although_paused: set[str] = field(init=False, default_factory=set)
+    """What a delivery began to send that had come when its task was paused."""
     unrecorded: set[str] = field(init=False, default_factory=set)
     """What an instance had sent long before it ended, and had not recorded although its journal answered."""
     sent_again: set[str] = field(init=False, default_factory=set)
@@ -129,9 +132,10 @@ class World:
         self.faults = Faults(self.seed + 1, self.scale.rate, self.most_faults)
         self.network = Network(self.loop, self.chance, self.faults)
         skews = {namespace.name: self.skew() for namespace in self.topology.namespaces}
+        self.lock_seconds = self.chance.choice(_LOCK_SECONDS)
         self.sites = {
             namespace.name: Site(namespace, SkewedClock(self.loop, skews[namespace.name]))
-            for namespace in self.topology.namespaces
+            for namespace in locked(self.topology, self.lock_seconds)
         }
         self.loop.calendar = Sites(self.sites)
         self.journal: list[bytes] = []
@@ -145,7 +149,8 @@ class World:
         self._of_number: dict[tuple[object, ...], str] = {}
         self.checkpoints = Checkpoints()
         self.losing = PlantedLosses(self.loses)
-        self.paused: set[str] = set()
+        self.paused: dict[str, float] = {}
+        """Since when tasks are paused."""
         self.has_journal = True
         self.slowness = 0.0
         """The seconds that an editor takes."""
@@ -465,10 +470,13 @@ class World:
                 site.lose_sessions()
             case Event.PAUSE:
                 task = self._configuration.tasks[int(where * len(self._configuration.tasks))].task
-                self.paused.add(task)
-                self.network.later(seconds, partial(self.paused.discard, task))
+                self.paused.setdefault(task, self.loop.time())
+                self.network.later(seconds, partial(self._resume, task))
             case _:
                 self._happen_to_app(event, where)
+
+    def _resume(self, task: str) -> None:
+        self.paused.pop(task, None)
 
     def _happen_to_app(self, event: Event, where: float) -> None:
         """Let something happen to an instance."""
