@@ -5,7 +5,7 @@ KEPT = {
     (169, None): "outcomes that could not be recorded were forgotten: the night could not decide about what was sent",
     (27, "dead letters"): "the numbers of a target that was created again were taken for those of the one before",
     (62, "repair of pair"): "a run noted what was in doubt as refused, and was killed: the next did not name it",
-    (800, "repair of pair"): "a repair sent again what was in doubt, without an answer: the next named one copy alone",
+    (142, "repair of pair"): "a repair sent again what was in doubt, without an answer: the next named one copy alone",
     (149, None): "the locks of a batch had ended and could not be renewed, and it was sent all the same",
     (545, None): "a message that another envelope had brought was delivered twice, and was taken for a duplicate",
 }

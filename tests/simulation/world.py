@@ -160,9 +160,8 @@ class World:
         self.calls_per_session = self.chance.choice((1, 3)) if "dispatch: single" in self.topology.tasks else 1
         self.batch_limit = self.chance.choice((700, 4_000)) if not self.scale.size else 2 * self.scale.size
         """The bytes in one transfer."""
-        self.hold = self.chance.choice(
-            (None, timedelta(seconds=max(2.0, self.scale.window / 30)), timedelta(seconds=12))
-        )
+        short = timedelta(seconds=max(6.0, self.scale.window / 5))
+        self.hold = self.chance.choice((None, short, 3 * short))
         """How long a delivery waits for its targets, None: as long as its task file says."""
         self.accepted: list[Draft] = []
         self.instances: list[Instance] = []
