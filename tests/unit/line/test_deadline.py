@@ -101,6 +101,15 @@ def test_a_message_whose_lock_is_lost_is_left_to_its_source_and_the_others_go_on
     assert line.outcomes() == [Outcome.SENT, Outcome.RETRY, Outcome.SENT]
 
 
+def test_a_message_whose_lock_is_lost_while_its_batch_waits_for_its_turn_is_not_sent() -> None:
+    line = Line(OutputThatAccepts(), rate=0.02)
+    line.deliver(3)
+    line.at[1] = lambda: line.locks.lose(token(1))
+    with pytest.raises(LockLost):
+        line.deliver(1, 2)
+    assert line.output.ids("orders") == ["m-3", "m-2"]
+
+
 def test_one_refused_renewal_gives_up_nothing() -> None:
     """SR10, FN02: one renewal in a thousand is refused although the lock is held."""
     output = OutputThatIsDown()
