@@ -123,7 +123,7 @@ class PipelineDelivery(Delivery):
         self._outputs = {alias: WatchedOutput(alias, output, self.has_arrived) for alias, output in outputs.items()}
         sink = sink or sink_of(configuration, outputs)  # what a journal accepts is no message
         journals = _NotedJournals(configuration, settings, clock, sink=sink, is_repair=True, replay=replay)
-        journals.note = self._note
+        journals.note, journals.ledger_key = self._note, self.ledger_key
         try:
             found = pipelines(configuration, settings, journals=journals, outputs=self._outputs, clock=clock, hold=hold)
             self.tasks = {file.task: file for file, _ in found}
@@ -188,28 +188,35 @@ class PipelineDelivery(Delivery):
     def _is_done(self, key: str) -> bool:
         return self.ledger.state(key) in DONE
 
-    async def _note(self, task: str, arrivals: Iterable[Arrival]) -> None:
-        await self.ledger.note(SENT, dict.fromkeys(self.ledger_key(arrival) for arrival in arrivals), task)
+    async def _note(self, task: str, keys: Iterable[str]) -> None:
+        await self.ledger.note(SENT, dict.fromkeys(keys), task)
 
 
-type _Note = Callable[[str, Iterable[Arrival]], Awaitable[None]]
+type _Note = Callable[[str, Iterable[str]], Awaitable[None]]
 
 
 class _NotedJournals(Journals):
     """The journals of pipelines, which also note what is decided."""
 
     note: _Note
+    ledger_key: Callable[[Arrival], str]
 
     def of(self, file: TaskFile, telemetry: Telemetry | None = None) -> Journal:
-        return NotedJournal(super().of(file, telemetry), partial(self.note, file.task))
+        return NotedJournal(super().of(file, telemetry), self.ledger_key, partial(self.note, file.task))
 
 
 class NotedJournal:
     """A journal that also notes what is decided; see `shared.protocols.Journal`."""
 
-    def __init__(self, journal: Journal, note: Callable[[Iterable[Arrival]], Awaitable[None]]) -> None:
-        """Write to *journal*, and call *note* for what has all of its results."""
+    def __init__(
+        self,
+        journal: Journal,
+        ledger_key: Callable[[Arrival], str],
+        note: Callable[[Iterable[str]], Awaitable[None]],
+    ) -> None:
+        """Write to *journal*, and call *note* with the *ledger_key* of each message that has all of its results."""
         self._journal = journal
+        self._ledger_key = ledger_key
         self._note = note
         self.arriving = journal.arriving
         self.unreadable = journal.unreadable
@@ -225,28 +232,29 @@ class NotedJournal:
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Record results, and note the messages that have all of theirs."""
         flush = self._journal.decided(records, batch_id)
-        done: list[Arrival] | None = None
+        # Now, because what cannot be written is written when another message is in hand.
+        keys = {key_of(record.arrival): self._ledger_key(record.arrival) for record in records}
+        done: list[str] | None = None
 
         async def write() -> None:
             nonlocal done
             await flush()
             # If the note fails, all of this is done again.
             done = self._done(records) if done is None else done
-            await self._note(done)
+            await self._note([keys[key] for key in done])
 
         return write
 
-    def _done(self, records: Sequence[Record]) -> list[Arrival]:
-        """Return the messages that have their last result with *records*."""
-        arrivals = {key_of(record.arrival): record.arrival for record in records}
+    def _done(self, records: Sequence[Record]) -> list[str]:
+        """Return the keys of the messages that have their last result with *records*."""
         waiting = {key_of(record.arrival) for record in records if record.outcome is Outcome.RETRY}
         counts = Counter(key_of(record.arrival) for record in records)
         done = []
-        for key in arrivals.keys() - waiting:
+        for key in counts.keys() - waiting:
             # What goes to several targets is recorded for each by itself.
             left = self._left.pop(key, 0) - counts[key]
             if left > 0:
                 self._left[key] = left
             else:
-                done.append(arrivals[key])
+                done.append(key)
         return done

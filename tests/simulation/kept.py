@@ -6,6 +6,7 @@ KEPT = {
     (27, "dead letters"): "the numbers of a target that was created again were taken for those of the one before",
     (62, "repair of pair"): "a run noted what was in doubt as refused, and was killed: the next did not name it",
     (142, "repair of pair"): "a repair sent again what was in doubt, without an answer: the next named one copy alone",
+    (380881, None): "what could not be noted was noted as the next message of a repair, which then was not sent",
     (149, None): "the locks of a batch had ended and could not be renewed, and it was sent all the same",
     (545, None): "a message that another envelope had brought was delivered twice, and was taken for a duplicate",
 }
