@@ -67,6 +67,7 @@ class EventHubsListener:
     partition_wait: float = 0.0
     """Likewise, for partitions that have a checkpoint."""
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # In the order in which they began: a set would end them in that of their addresses.
     _links: dict[RawLink, None] = field(default_factory=dict, init=False)
     _waiting_partitions: int = field(default=0, init=False)
     _owners: asyncio.TaskGroup | None = field(default=None, init=False)

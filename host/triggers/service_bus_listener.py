@@ -43,6 +43,7 @@ class ServiceBusListener(ABC):
     losing: Losing
     cache: ActionsCache
     is_listening: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # In the order in which they began: a set would end them in that of their addresses.
     _links: dict[RawLink, None] = field(default_factory=dict, init=False)
     _accepting: dict[asyncio.Task[RawLink], None] = field(default_factory=dict, init=False)
 

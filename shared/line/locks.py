@@ -163,9 +163,9 @@ class Locks:
 
     async def renew(self) -> None:
         """Renew the locks that have less than half of their time left; raises LockLost if that of a session is lost."""
-        if _SESSION in self._lost:  # noticed before, while an outcome was recorded
-            raise LockLost(f"{self._source.task}: the session of the batch was lost")
-        async with self._turn:  # an editor that asks a store renews too
+        async with self._turn:  # an editor that asks a store renews too, and so does the record of an outcome
+            if _SESSION in self._lost:
+                raise LockLost(f"{self._source.task}: the session of the batch was lost")
             soon = self._now() + self._source.seconds / 2
             due = [key for key, end in self._ends.items() if key in self._unknown or end <= soon]
             errors = await asyncio.gather(*(self._renew(key) for key in due if key not in self._refused))

@@ -55,18 +55,20 @@ class Sender:
         uncounted = [item for item in items if item.state not in WITH_FIRST]
         try:
             await deadline.begin()
+            _leave_lost(items, deadline)
             count = sum(item.state in TO_TARGET for item in items)
             while turn := self._pace.turn(count, deadline.now):
                 if not await deadline.pause(min(turn, LONGEST_WAIT_SECONDS), is_retry=False):
                     return TargetUnavailable(f"{self._task}: the batch has no turn before its deadline, by limits.rate")
-            while True:
                 _leave_lost(items, deadline)
+            while True:
                 errors = await self._attempt(items, uncounted, deadline, progress)
                 attempts += 1
                 if all(isinstance(error, MessageRejected) for error in errors):
                     return next(iter(errors), None)
                 if not await deadline.pause(max(wait_seconds(error, attempts) for error in errors)):
                     return errors[0]
+                _leave_lost(items, deadline)
         except LockLost as error:
             return error
         finally:

@@ -226,29 +226,29 @@ class NotedJournal:
 
     def received(self, entries: Sequence[Entry], batch_id: int) -> Flush:
         """Record what was received, and remember how many results each message will have."""
-        self._left.update({key_of(entry.arrival): entry.parts for entry in entries})
+        self._left.update({self._ledger_key(entry.arrival): entry.parts for entry in entries})
         return self._journal.received(entries, batch_id)
 
     def decided(self, records: Sequence[Record], batch_id: int) -> Flush:
         """Record results, and note the messages that have all of theirs."""
         flush = self._journal.decided(records, batch_id)
         # Now, because what cannot be written is written when another message is in hand.
-        keys = {key_of(record.arrival): self._ledger_key(record.arrival) for record in records}
+        outcomes = [(self._ledger_key(record.arrival), record.outcome) for record in records]
         done: list[str] | None = None
 
         async def write() -> None:
             nonlocal done
             await flush()
             # If the note fails, all of this is done again.
-            done = self._done(records) if done is None else done
-            await self._note([keys[key] for key in done])
+            done = self._done(outcomes) if done is None else done
+            await self._note(done)
 
         return write
 
-    def _done(self, records: Sequence[Record]) -> list[str]:
-        """Return the keys of the messages that have their last result with *records*."""
-        waiting = {key_of(record.arrival) for record in records if record.outcome is Outcome.RETRY}
-        counts = Counter(key_of(record.arrival) for record in records)
+    def _done(self, outcomes: Sequence[tuple[str, Outcome]]) -> list[str]:
+        """Return the keys of the messages that have their last result with these *outcomes*, by their keys."""
+        waiting = {key for key, outcome in outcomes if outcome is Outcome.RETRY}
+        counts = Counter(key for key, _ in outcomes)
         done = []
         for key in counts.keys() - waiting:
             # What goes to several targets is recorded for each by itself.

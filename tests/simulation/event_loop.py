@@ -84,7 +84,7 @@ class OrderedTaskGroup(asyncio.TaskGroup):
     def __init__(self) -> None:
         """Have no task."""
         super().__init__()
-        self._tasks = _Tasks()  # type: ignore[assignment] # with what a group asks of it
+        self._tasks = _Tasks()  # type: ignore[assignment] # a set in asyncio, of which it asks no more than this
 
 
 class Stuck(Exception):

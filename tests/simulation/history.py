@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NoReturn
+from unittest.mock import patch
 
 from tests.simulation import rerun_oracles, resend_oracles
 from tests.simulation.backlogs import BACKLOGS, Backlog
@@ -235,18 +236,16 @@ def shortest(plan: Plan, fails: Callable[[History], bool]) -> Plan:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw from the seed what the product draws at random, and collect no garbage, which may still have a last word."""
-    chance, urandom, group = random.Random(seed), os.urandom, asyncio.TaskGroup
+    chance, urandom = random.Random(seed), os.urandom
     state, collects = random.getstate(), gc.isenabled()
     random.seed(seed)
     os.urandom = chance.randbytes
-    asyncio.TaskGroup = OrderedTaskGroup  # type: ignore[misc] # for a while
     gc.disable()
     try:
-        with silent():
+        with silent(), patch.object(asyncio, "TaskGroup", OrderedTaskGroup):
             yield
     finally:
         os.urandom = urandom
-        asyncio.TaskGroup = group  # type: ignore[misc] # as it was
         random.setstate(state)
         if collects:
             gc.enable()

@@ -88,25 +88,31 @@ class Settlement(HostSettlement):
 
     async def call(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         """Return the encoded answer to an encoded *request*."""
-        asked, failure = asyncio.get_running_loop().time(), None
+        asked = asyncio.get_running_loop().time()
+        try:
+            answer = await self._answer(method, request, timeout_seconds)
+        except BuswayError as error:
+            _note_renewal(method, request, asked, error)
+            raise
+        _note_renewal(method, request, asked, None)
+        return answer
+
+    async def _answer(self, method: str, request: bytes, timeout_seconds: float) -> bytes:
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await self._calls.answer(method, request)
         except TimeoutError as error:
-            failure = _translated(method, "DEADLINE_EXCEEDED", "")
-            raise failure from error
+            raise _translated(method, "DEADLINE_EXCEEDED", "") from error
         except CallFailed as error:
-            failure = _translated(method, error.status, error.details)
-            raise failure from error
-        finally:
-            holding = HOLDING.get()
-            if holding is not None and method in _RENEWALS:
-                holding.note(SESSION if method == "RenewSessionLock" else _token_in(request), asked, failure)
+            raise _translated(method, error.status, error.details) from error
 
 
-def _token_in(request: bytes) -> str:
-    """Return the lock token in the request for a renewal: its only text."""
-    return request[-_TOKEN_LENGTH:].decode()
+def _note_renewal(method: str, request: bytes, asked: float, error: BuswayError | None) -> None:
+    """Let the invocation know; a request for the renewal of a message ends with its lock token."""
+    holding = HOLDING.get()
+    if holding is not None and method in _RENEWALS:
+        lock = SESSION if method == "RenewSessionLock" else request[-_TOKEN_LENGTH:].decode()
+        holding.note(lock, asked, error)
 
 
 class Worker:

@@ -1,5 +1,7 @@
 """The simulation itself, and histories that failed once; `.ci/run` and `make simulate` make new ones."""
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.backlogs import BACKLOGS
+from tests.simulation.event_loop import OrderedTaskGroup
 from tests.simulation.history import Plan, run
 from tests.simulation.judgement import disagreements, judged
 from tests.simulation.kept import KEPT
@@ -76,3 +79,24 @@ def test_a_mutant_changes_one_place_of_a_module_that_is_imported_from_its_file(m
     found = find_spec(module_of(mutant))
     assert found is not None
     assert found.origin == str(Path(__file__).parents[2] / mutant.file)
+
+
+def test_a_group_cancels_its_tasks_in_the_order_in_which_they_began() -> None:
+    cancelled = []
+
+    async def wait(number: int) -> None:
+        try:
+            await asyncio.sleep(60.0)
+        finally:
+            cancelled.append(number)
+
+    async def end() -> None:
+        async with OrderedTaskGroup() as group:
+            for number in range(50):
+                group.create_task(wait(number))
+            await asyncio.sleep(0)
+            raise LookupError
+
+    with contextlib.suppress(ExceptionGroup):
+        asyncio.run(end())
+    assert cancelled == [*range(50)]

@@ -120,8 +120,8 @@ def one_row_per_message(records: DataFrame) -> DataFrame:
     again = is_remembered()
     # Whether the host sent it is not on record: if not, it was handed over again. Several such records are one copy.
     handed_over = F.coalesce(F.col("handed_over"), F.lit(False))
-    # Nor does a copy that was sent from another envelope become another one.
-    once = handed_over | F.coalesce(F.col("remembered"), F.lit(False))
+    # Nor is a message sent again that was in another envelope, however often that is remembered.
+    once = handed_over | (F.coalesce(F.col("remembered"), F.lit(False)) & ~again)
     seen = tap & (F.col("role") == "target")
     watched = F.coalesce(F.col("watched"), F.lit(False))
     part = F.coalesce(F.col("part"), F.lit(0))
