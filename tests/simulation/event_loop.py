@@ -84,7 +84,7 @@ class OrderedTaskGroup(asyncio.TaskGroup):
     def __init__(self) -> None:
         """Have no task."""
         super().__init__()
-        self._tasks = _Tasks()  # type: ignore[assignment] # a set in asyncio, of which it asks no more than this
+        self._tasks = _Tasks()  # type: ignore[assignment] # in asyncio it is a set, used as this
 
 
 class Stuck(Exception):

@@ -10,7 +10,7 @@ import pytest
 from shared.errors import BuswayError, LockLost, TargetRefused, TargetUnavailable
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.deadline import DEFAULT_HOLD
-from shared.line.locks import LOCK_MARGIN_SECONDS, UNKNOWN_LOCK_SECONDS
+from shared.line.locks import LOCK_MARGIN_SECONDS, UNKNOWN_LOCK_SECONDS, Locks, SourceLocks
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.shutdown import Shutdown
@@ -193,6 +193,17 @@ def test_a_session_that_ends_while_no_outcome_can_be_recorded_sends_nothing_more
     with patch.object(line.journal, "decided", lambda *_: fail), pytest.raises(TargetUnavailable):
         line.deliver(1, 2, session=line.session, session_id="s")
     assert output.ids("orders") == [], "the next owner of the session sends it"
+
+
+def test_a_lost_session_is_lost_for_all_that_renew_it_at_one_moment() -> None:
+    line = Line(OutputThatAccepts())
+    line.locks.lose()
+    locks = Locks(SourceLocks("copy", "west/orders", line.locks, line.clock), {token(1): None}, line.session)
+
+    async def renew_twice() -> list[object]:
+        return await asyncio.gather(locks.renew(), locks.renew(), return_exceptions=True)
+
+    assert [type(found) for found in asyncio.run(renew_twice())] == [LockLost, LockLost]
 
 
 @pytest.mark.parametrize("error", [None, TargetUnavailable("gone")], ids=["lost", "unavailable"])
