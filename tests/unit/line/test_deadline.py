@@ -1,6 +1,7 @@
 """How long a batch is held while its target is unavailable, and the renewal of its locks, in virtual time."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import patch
@@ -200,7 +201,7 @@ def test_a_lost_session_is_lost_for_all_that_renew_it_at_one_moment() -> None:
     line.locks.lose()
     locks = Locks(SourceLocks("copy", "west/orders", line.locks, line.clock), {token(1): None}, line.session)
 
-    async def renew_twice() -> list[object]:
+    async def renew_twice() -> Sequence[object]:
         return await asyncio.gather(locks.renew(), locks.renew(), return_exceptions=True)
 
     assert [type(found) for found in asyncio.run(renew_twice())] == [LockLost, LockLost]
