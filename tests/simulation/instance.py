@@ -157,7 +157,7 @@ class Worker:
             self.running -= 1
             self._busy_at = self._loop.time()
             if self._busy_at > end:
-                self._world.held_too_long.add(function.name)
+                self._world.wrong["held for too long"].add(function.name)
         return Invocation(None, outputs=handed_over(outputs), id=attempt.invocation_id)
 
     def _held(self, file: TaskFile, messages: Sequence[RawMessage]) -> Holding:
@@ -217,22 +217,23 @@ class Instance(Process):
 
     def begins_to_send(self, place: str, names: set[str]) -> None:
         """Note that it sends messages, perhaps again; two owners of a partition, and two copies, each send one."""
-        topology, recorded = self._world.topology, self._world.recorded
+        topology, recorded, wrong = self._world.topology, self._world.recorded, self._world.wrong
         if recorded and not self.is_forgetful:
             known = {name for name in names if recorded.get((entity_of(place), name), self.began) < self.began}
-            self._world.sent_although_recorded |= known - self._earlier
+            wrong["sent again although it was on record"] |= known - self._earlier
         self._begun |= names
-        self._world.sent_unreceived |= {name for name in names if name.partition("/")[0] not in self._world.received}
+        unreceived = {name for name in names if name.partition("/")[0] not in self._world.received}
+        wrong["sent before it was on record as received"] |= unreceived
         holding, now = HOLDING.get(), self._world.loop.time()
         if holding is not None:
-            self._world.sent_although_unlocked |= holding.unlocked(names, now)
+            wrong["sent although it was not locked any more"] |= holding.unlocked(names, now)
             if holding.must_wait(self._world.paused.get(holding.task)):
-                self._world.sent_although_paused |= names
+                wrong["sent although its task was paused"] |= names
         if topology.kinds or not topology.taps:
             return
         # What the application sends twice is sent twice if the store of the editor has not answered.
         doubled = {draft.name for draft in self._world.accepted if draft.is_again} if self.is_forgetful else set()
-        self._world.sent_again |= {
+        wrong["sent again although the answer had come"] |= {
             name for name in names - doubled if (place, name) in self.sent or self.under_way[place, name] > 0
         }
 

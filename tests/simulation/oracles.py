@@ -179,16 +179,7 @@ def objections(
         for reject in _rejects(world, site):
             if kinds.get(reject.name) not in REJECTED:
                 yield f"{reject.name}: rejected, and is {kinds.get(reject.name)}"
-    for what, names in {
-        "on record as sent or rejected before it was there": world.untrue,
-        "sent before it was on record as received": world.sent_unreceived,
-        "held for too long": world.held_too_long,
-        "sent again although the answer had come": world.sent_again,
-        "sent again although it was on record": world.sent_although_recorded,
-        "sent although it was not locked any more": world.sent_although_unlocked,
-        "sent although its task was paused": world.sent_although_paused,
-        "sent long before the end of an instance, and not on record": world.unrecorded,
-    }.items():
+    for what, names in world.wrong.items():
         if names:
             yield f"{what}: {', '.join(sorted(names))}"
     yield from _given_up_early(world)

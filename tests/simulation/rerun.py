@@ -58,7 +58,6 @@ class RerunWorld(World):
         """The process that was the last one to send something, by place and name."""
         self.numbers: dict[str, int | None] = {}
         """The sequence numbers of the messages that are to be sent, at their sources."""
-        self.wrong: list[str] = []
         self._runs = self._runs_after = 0
         self._is_over = False
         self._process: RerunProcess | None = None

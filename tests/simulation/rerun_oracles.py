@@ -27,7 +27,6 @@ _TWICE = "may arrive twice"
 def objections(world: RerunWorld, found: Sequence[Place], outcomes: Mapping[str, str]) -> Iterator[str]:
     """Yield what went wrong."""
     names = frozenset(world.keys) | planted(world)
-    yield from world.wrong
     yield from oracles.objections(world, found, outcomes, names)
     without_copy = {
         report.message.key for each in world.reports for report in each.reports if report.state is State.LOST

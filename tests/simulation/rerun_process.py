@@ -64,13 +64,13 @@ class RerunProcess(OperatorProcess):
             world.senders[target, name] = self
             key = world.keys.get(name)
             if key is None or (target, name) in world.had:
-                world.wrong.append(f"{name}: sent to {target} although nobody has asked for it")
+                world.wrong[f"sent to {target} although nobody has asked for it"].add(name)
             elif self._ledger.state(key) in DONE:
-                world.wrong.append(f"{name}: sent to {target} again although the ledger has it")
+                world.wrong[f"sent to {target} again although the ledger has it"].add(name)
             elif (place, name) in self.sent:
-                world.wrong.append(f"{name}: sent to {target} again although the answer had come")
+                world.wrong[f"sent to {target} again although the answer had come"].add(name)
             elif (target, name) not in self.begun and world.is_seen_at(target, name) and not self._may_be_blind():
-                world.wrong.append(f"{name}: sent to {target} although it can be seen there")
+                world.wrong[f"sent to {target} although it can be seen there"].add(name)
             self.begun.add((target, name))
 
     def _may_be_blind(self) -> bool:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -106,24 +107,10 @@ class World:
     """The records of each member of the journal."""
     given_up: list[tuple[Sequence[str], int, int]] = field(init=False, default_factory=list)
     """The tasks and number of each message that a source gave up, and how many members the journal had."""
+    wrong: defaultdict[str, set[str]] = field(init=False, default_factory=partial(defaultdict, set))
+    """What was seen to go wrong while it was made, and with which messages or functions."""
     received: set[str] = field(init=False, default_factory=set)
     """What is on record as received."""
-    untrue: set[str] = field(init=False, default_factory=set)
-    """What was on record as sent or rejected before it was accepted there."""
-    sent_unreceived: set[str] = field(init=False, default_factory=set)
-    """What an instance began to send before it was on record as received."""
-    held_too_long: set[str] = field(init=False, default_factory=set)
-    """The functions that held a delivery for longer than their tasks may."""
-    sent_although_recorded: set[str] = field(init=False, default_factory=set)
-    """What an instance sent that began when it was on record, and whose journal had always answered."""
-    sent_although_unlocked: set[str] = field(init=False, default_factory=set)
-    """What a delivery began to send when it must have known that its lock was lost, or had ended."""
-    sent_although_paused: set[str] = field(init=False, default_factory=set)
-    """What a delivery began to send that had come when its task was paused."""
-    unrecorded: set[str] = field(init=False, default_factory=set)
-    """What an instance had sent long before it ended, and had not recorded although its journal answered."""
-    sent_again: set[str] = field(init=False, default_factory=set)
-    """What an instance began to send after it had learnt that it was accepted, or while it was sending it."""
 
     def __post_init__(self) -> None:
         """Create the sites."""
@@ -240,7 +227,7 @@ class World:
         """Note what an instance that ends has *sent* a while ago, and has not recorded: others will send it again."""
         latest = self.loop.time() - _UNRECORDED
         targets = {"/".join(place) for place in self.topology.places} if self.has_shares else ()
-        self.unrecorded |= {
+        self.wrong["sent long before the end of an instance, and not on record"] |= {
             name
             for (place, name), at in sent.items()
             if at < latest and entity_of(place) in targets and (entity_of(place), name) not in self.recorded
@@ -280,7 +267,7 @@ class World:
             # What the host is to send, and what it is to dead-letter, is on record before. An envelope has an id.
             is_before = record.get("handed_over", False) or record["target"].endswith(DEAD_LETTERS) or "." not in name
             if (record["target"], name) not in self.network.arrived and not is_before:
-                self.untrue.add(name)
+                self.wrong["on record as sent or rejected before it was there"].add(name)
             if self.has_shares and record["outcome"] == "sent":
                 self.recorded.setdefault((record["target"], name), self.loop.time())
 
