@@ -92,6 +92,9 @@ class HubConnection(Carrier):
         def join(consumer: Consumer) -> None:
             reader = _Reader(consumer, partition, partition.start(position), epoch)
             partition.join(group, reader)
+            if self.channel.owner.is_dead:
+                # Its request has arrived after that of another instance, which it cuts off.
+                self.channel.owner.leaves_partitions()
             self.channel.when_cut(lambda: partition.leave(group, reader), at_service=True)
 
         raw, _ = await self.join(prefetch, join, None, drains=False, settled=True)

@@ -255,6 +255,10 @@ class Instance(Process):
             self._world.note_unrecorded(answered)
         self._world.ended(self)
 
+    def leaves_partitions(self) -> None:
+        """Let the balancer see it."""
+        self._world.claim_later()
+
     async def end(self, ending: Ending) -> None:
         """End as the platform does; see `host.host.Host.stop`."""
         self.is_ending = True

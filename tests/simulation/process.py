@@ -43,3 +43,6 @@ class Process:
 
     def ended(self) -> None:
         """Record that it has ended."""
+
+    def leaves_partitions(self) -> None:
+        """Let others read the partitions of hubs that it has taken."""

@@ -278,7 +278,11 @@ class World:
         if not self.instances:
             self.network.later(self.chance.uniform(*_RESTART), self._start_if_none)
         else:
-            self.network.later(self.chance.uniform(*_UNCLAIMED), self._claim)
+            self.claim_later()
+
+    def claim_later(self) -> None:
+        """Let an instance take the partitions that nobody reads, after a while."""
+        self.network.later(self.chance.uniform(*_UNCLAIMED), self._claim)
 
     def _claim(self) -> None:
         if self.instances:
