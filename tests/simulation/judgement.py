@@ -60,7 +60,6 @@ def evidence(
     target_taps: bool,
 ) -> Evidence:
     """Return the journals of *world*, with those of taps that have seen what its sources and targets held."""
-    members = list(world.journal)
     sink = MemorySink("tap")
     if source_taps:
         for source, contents in world.seen.items():
@@ -71,8 +70,8 @@ def evidence(
             is_hub = source.entity in world.sites[source.site].namespace.hubs
             for site, path in () if is_hub else source.targets:
                 _see(world, sink, source, Role.TARGET, (site, path), _at(world, source, site, path))
-    members += [member for parts in sink.members.values() for member in parts]
-    text = b"".join(map(gzip.decompress, members))
+    seen = (gzip.decompress(member) for members in sink.members.values() for member in members)
+    text = b"".join((*world.journal, *seen))
     prefix = b"h%d-" % number
     text = _OWN.sub(rb'"\1":"' + prefix, _NAMES.sub(rb'"' + prefix + rb"\1", text))
     return Evidence(number, text, lost, unsure, repeated, duplicated)

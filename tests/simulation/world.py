@@ -126,6 +126,7 @@ class World:
         }
         self.loop.calendar = Sites(self.sites)
         self.journal: list[bytes] = []
+        """The lines of each of its members."""
         self.blobs: dict[str, tuple[datetime, bytearray]] = {}
         """What the journal has by the names of its blobs, and when that was written."""
         self.readers: dict[str, Instance] = {}
@@ -245,12 +246,13 @@ class World:
 
     def write(self, stream: Stream, instance: str, member: bytes) -> None:
         """Append a member to the journal."""
-        self.journal.append(member)
+        lines = gzip.decompress(member)
+        self.journal.append(lines)
         now = BEGIN + timedelta(seconds=self.loop.time())
         name = f"task={stream.task}/{now:date=%Y-%m-%d/hour=%H}/role={stream.role}/{instance}.jsonl.gz"
         content = self.blobs[name][1] if name in self.blobs else bytearray()
         self.blobs[name] = now, content + member
-        self.records.append([json.loads(line) for line in gzip.decompress(member).splitlines()])
+        self.records.append([json.loads(line) for line in lines.splitlines()])
         for record in self.records[-1]:
             self._note(record)
 
