@@ -1,13 +1,16 @@
 """What Spark plans for the steps that read the records of an hour."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
 from busway_reconcile.judge.pairs import pair
-from busway_reconcile.judge.selection import numbered_records, numbers_of
+from busway_reconcile.judge.selection import foreign_copies, mark_watched, numbered_records, numbers_of
+from busway_reconcile.judge.tasks import TaskActivity
 from busway_reconcile.settings import Settings
 
 
@@ -42,6 +45,21 @@ def test_without_numbers_nothing_is_read(spark: SparkSession, records: DataFrame
     numbers = numbers_of(spark.createDataFrame([], "stream bigint, src_seq bigint"))
     assert (numbers.size, numbers.lowest, numbers.highest) == (0, None, None)
     assert "FileScan" not in plan_of(numbered_records(records, numbers))
+
+
+def test_java_has_stack_enough_for_two_thousand_tasks(records: DataFrame) -> None:
+    tasks = {
+        f"task-{each}": TaskActivity(
+            f"task-{each}",
+            sources={("west", f"queue-{each}")},
+            targets={f"east/queue-{each}"},
+            target_taps=defaultdict(set, {f"east/queue-{each}": {"tap"}}),
+        )
+        for each in range(2_000)
+    }
+    foreign = records.where(foreign_copies(tasks.values(), tasks.values()))
+    rows = foreign.withColumns({"known": F.lit("window"), "joined": F.lit(None)})
+    assert mark_watched(rows, tasks, {}).isEmpty()
 
 
 def test_records_are_moved_before_they_are_grouped(records: DataFrame) -> None:

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal import schema
+from busway_reconcile.journal.frames import looked_up
 from busway_reconcile.storage import Storage
 
 RECORDS = "records"
@@ -45,10 +46,8 @@ def current_name(task: str, renamed: Mapping[str, str]) -> str:
 
 def rename_tasks(frame: DataFrame, renamed: Mapping[str, str]) -> DataFrame:
     """Return *frame* with the current names of its tasks."""
-    task = F.col("task")
-    for old in renamed:
-        task = F.when(F.col("task") == old, F.lit(current_name(old, renamed))).otherwise(task)
-    return frame.withColumn("task", task) if renamed else frame
+    current = looked_up("task", {old: current_name(old, renamed) for old in renamed}, "string")
+    return frame.withColumn("task", F.coalesce(current, F.col("task"))) if renamed else frame
 
 
 class CompactedRecords:

@@ -1,11 +1,11 @@
-"""Frames of a few rows that the driver has, and joins in which null equals null: a missing partition is a value too."""
+"""Frames and tables that the driver has, and joins in which null equals null: a missing partition is a value too."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 
@@ -19,6 +19,15 @@ def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], shape: str) -> 
     text = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
     one = spark.range(0, 1, 1, 1)
     return one.select(F.inline(F.from_json(F.lit(text), f"array<struct<{shape}>>")))
+
+
+def looked_up(key: str, values: Mapping[str, Any], shape: str) -> Column:
+    """
+    Return what *values* have for the column *key*, null if they lack it.
+
+    It is one expression: a condition for each of a thousand tasks overflows Java's stack. Shape: DDL of one value.
+    """
+    return F.from_json(F.lit(json.dumps(values)), f"map<string,{shape}>")[F.col(key)]
 
 
 def join_null_safe(left: DataFrame, right: DataFrame, keys: Sequence[str], how: str = "inner") -> DataFrame:

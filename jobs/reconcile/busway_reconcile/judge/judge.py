@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
-from busway_reconcile.journal.frames import frame_of
+from busway_reconcile.journal.frames import frame_of, looked_up
 from busway_reconcile.journal.hours import micros_of
 from busway_reconcile.judge.cache import cut
 from busway_reconcile.judge.dead_letters import mark_dead_letters
 from busway_reconcile.judge.messages import MESSAGE, one_row_per_message
 from busway_reconcile.judge.paths import mark_paths
-from busway_reconcile.judge.tap_periods import Periods, each_period
+from busway_reconcile.judge.tap_periods import Periods
 from busway_reconcile.judge.tasks import TaskActivity
 from busway_reconcile.judge.verdicts import CONTEXT, with_verdict
 from busway_reconcile.settings import Settings
@@ -49,12 +49,16 @@ def judge(
              *unreliable* as unreliable_hours() returns it, in; *letters_before* returns the records of the hours
              before the window, from a time on, that have dead letters. JUDGED out.
     """
-    is_before, is_after = F.lit(False), F.lit(False)
-    for task, target, period in each_period(tasks.periods):
-        of_task = F.col("task") == task
-        is_before = is_before | (of_task & _has_part_sent(target, operator.lt, micros_of(period.since)))
-        if period.until is not None:
-            is_after = is_after | (of_task & _has_part_sent(target, operator.gt, micros_of(period.until)))
+    ends = {
+        task: [
+            {"target": target, "since": micros_of(each.since), "until": micros_of(each.until) if each.until else None}
+            for target, each in by_target.items()
+        ]
+        for task, by_target in tasks.periods.items()
+    }
+    taps = looked_up("task", ends, "array<struct<target string, since bigint, until bigint>>")
+    is_before = F.exists(taps, lambda tap: _has_part_sent(tap["target"], operator.lt, tap["since"]))
+    is_after = F.exists(taps, lambda tap: _has_part_sent(tap["target"], operator.gt, tap["until"]))
     messages = one_row_per_message(records).withColumns(
         {
             "gap_in_outcomes": _is_in("entry_hours", unreliable["target"]) | F.col("is_doubted"),
@@ -73,7 +77,7 @@ def judge(
     return verdicts.where("verdict <> 'unreadable'")
 
 
-def _has_part_sent(target: str, compare: Callable[[Any, int], Any], time: int) -> Column:
+def _has_part_sent(target: Column, compare: Callable[[Any, Any], Any], time: Column) -> Column:
     """Return whether some part was sent to *target* only at times that *compare* so with *time*."""
 
     def is_part(send: Column) -> Column:
@@ -84,11 +88,8 @@ def _has_part_sent(target: str, compare: Callable[[Any, int], Any], time: int) -
 
 
 def _is_in(column: str, hours: Mapping[str, set[str]]) -> Column:
-    found = F.lit(False)
-    for task, bad in sorted(hours.items()):
-        some = F.array(*(F.lit(hour) for hour in sorted(bad)))
-        found = found | ((F.col("task") == task) & F.arrays_overlap(F.col(column), some))
-    return found
+    bad = looked_up("task", {task: sorted(some) for task, some in hours.items()}, "array<string>")
+    return F.coalesce(F.arrays_overlap(F.col(column), bad), F.lit(False))
 
 
 def mark_outages(messages: DataFrame, coverage: Iterable[Mapping[str, Any]]) -> DataFrame:

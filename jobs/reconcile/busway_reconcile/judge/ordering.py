@@ -4,12 +4,14 @@ Order: the arrivals that came after a later message of their session or partitio
 The clocks of two instances differ: their records are in order only if they are more than CLOCKS_DIFFER apart.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.journal.columns import arrival_order, is_arrival, micros, stream
+from busway_reconcile.journal.frames import looked_up
 from busway_reconcile.settings import Settings
 
 CLOCKS_DIFFER = round(Settings.clock_tolerance.total_seconds() * 1_000_000)
@@ -82,9 +84,10 @@ def mark_out_of_order(
     view = ["session", "src_seq", "major", "minor"]
     marks = behind.select(*view).distinct().withColumn("is_behind", F.lit(True))
     major, minor = arrival_order()
-    is_mixed = F.lit(False)
+    mixed = defaultdict[str, list[str]](list)
     for task, target, _ in shared:
-        is_mixed = is_mixed | ((F.col("task") == task) & (F.col("target") == target))
+        mixed[task].append(target)
+    is_mixed = F.coalesce(F.array_contains(looked_up("task", mixed, "array<string>"), F.col("target")), F.lit(False))
     counts = is_arrival() & (F.col("known") == "window") & ((F.col("observer") == "task") | ~is_mixed)
     session = F.when(F.col("order_key").isNotNull(), _session())
     ordered = records.withColumns({"session": session, "major": major, "minor": minor})

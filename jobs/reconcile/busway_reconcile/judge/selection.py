@@ -5,6 +5,7 @@ Selected are the messages of this window that are not settled, or in doubt of th
 messages that the previous run left open; and the earlier records of both.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 from busway_reconcile.compact.tap_matching import id_or_content
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.columns import NUMBER, is_unnumbered, micros, needs_match, stream
-from busway_reconcile.journal.frames import frame_of, join_null_safe, semi_join_null_safe
+from busway_reconcile.journal.frames import frame_of, join_null_safe, looked_up, semi_join_null_safe
 from busway_reconcile.journal.hours import hour_of, micros_of
 from busway_reconcile.judge.cache import cut
 from busway_reconcile.judge.messages import RECORD, complete
 from busway_reconcile.judge.ordering import first_position, may_be_later
-from busway_reconcile.judge.tap_periods import Periods, each_period
-from busway_reconcile.judge.tasks import TaskActivity, sources_as_targets, tapped_sides
+from busway_reconcile.judge.tap_periods import Periods
+from busway_reconcile.judge.tasks import TaskActivity, sources_as_targets
 from busway_reconcile.settings import Settings
 
 
@@ -245,29 +246,41 @@ def foreign_copies(tasks: Iterable[TaskActivity], known: Iterable[TaskActivity])
     """
     stranger = (F.col("observer") == "tap") & (F.col("role") == "target") & F.col("src_seq").isNull()
     applications = F.lower("target").isin(sorted(sources_as_targets(known))) & F.col("hops").isNull()
-    other = F.lit(False)
+    feeds = defaultdict[str, set[tuple[str, str]]](set)
     for one in tasks:
-        sites = sorted({site for site, _ in one.sources})
-        for target in sorted(one.targets):
-            from_there = (F.col("target") == target) & F.element_at("hops", -1).isin(sites)
-            other = other | ((F.col("task") != one.task) & from_there)
+        for target in one.targets:
+            feeds[target] |= {(one.task, site) for site, _ in one.sources}
+    shape = "array<struct<task string, site string>>"
+    feeding = looked_up(
+        "target",
+        {target: [{"task": task, "site": site} for task, site in sorted(by)] for target, by in feeds.items()},
+        shape,
+    )
+    other = F.exists(feeding, lambda feed: (feed["task"] != F.col("task")) & (feed["site"] == F.element_at("hops", -1)))
     return F.coalesce(stranger & (applications | other), F.lit(False))
 
 
 def mark_watched(records: DataFrame, tasks: Mapping[str, TaskActivity], periods: Periods) -> DataFrame:
     """Return *records* with `watched`: whether a draining tap must see the copy that a record is about."""
-    is_watched = F.lit(False)
-    for task, role, target in tapped_sides(tasks):
-        if role == "target":
-            is_watched = is_watched | ((F.col("task") == task) & (F.col("target") == target))
+    tapped = {task: sorted(one.target_taps) for task, one in tasks.items()}
+    is_tapped = F.array_contains(looked_up("task", tapped, "array<string>"), F.col("target"))
     # An open message waits for its tap, even if the tap has no record in this window. A tap that was removed on purpose
     # decides only messages that were sent before.
-    for task, target, period in each_period(periods):
-        waiting = (F.col("known") == "open") & (F.col("task") == task) & (F.col("target") == target)
-        if period.is_removed and period.until is not None:
-            was_there = micros("journal_time") <= micros_of(period.until)
-            waiting = waiting & (was_there | (F.col("observer") == "tap"))
-        is_watched = is_watched | waiting
+    waiting = {
+        task: [
+            {"target": target, "until": micros_of(period.until) if period.is_removed and period.until else None}
+            for target, period in sorted(by_target.items())
+        ]
+        for task, by_target in periods.items()
+    }
+    waits = F.exists(
+        looked_up("task", waiting, "array<struct<target string, until bigint>>"),
+        lambda tap: (
+            (tap["target"] == F.col("target"))
+            & (tap["until"].isNull() | (micros("journal_time") <= tap["until"]) | (F.col("observer") == "tap"))
+        ),
+    )
+    is_watched = F.coalesce(is_tapped, F.lit(False)) | ((F.col("known") == "open") & waits)
     return records.withColumn("watched", F.coalesce(is_watched & F.col("joined").isNull(), F.lit(False)))
 
 
