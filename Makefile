@@ -45,7 +45,7 @@ check: $(command) ## formatter, linter, plain English, strict types, import cont
 	tools/check-bicep
 
 histories ?= 10000
-simulate: $(command) ## random histories of line, broker and host in virtual time, held against oracles; seconds=60, first=4711: seeds from there on, seed=4711 topology=pair: that one
+simulate: $(command) java ## random histories of line, broker and host in virtual time, held against oracles; of 2,000 and more the job on Spark judges some; seconds=60, first=4711: seeds from there on, seed=4711 topology=pair: that one
 	$(python) -m tests.simulation --histories $(histories) $(if $(seconds),--seconds $(seconds)) $(if $(first),--first $(first)) \
 	  $(if $(seed),--seed $(seed)) $(if $(topology),--topology '$(topology)')
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 _HASH_SEED = "PYTHONHASHSEED"
 _MOST_SHOWN = 3
 _WIDTH = 80
+_MANY, _MOST_BY_JOB = 2_000, 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--mutant", help="with a fault of this name in the product; see tests/simulation/mutants.py")
     parser.add_argument("--stop", action="store_true", help="end at the first violation")
+    parser.add_argument("--spark", type=int, help="the job on Spark judges so many too (200 of 2000 and more)")
     options = parser.parse_args(arguments)
     if options.mutant is not None:
         from tests.simulation.mutants import mutants, plant  # noqa: PLC0415 - before the product is imported
@@ -55,6 +57,7 @@ def _run(options: argparse.Namespace) -> int:
 
     first = options.first if options.first is not None else random.SystemRandom().randrange(10**9)
     print(f"seeds from {first} on", flush=True)
+    keeps = options.spark if options.spark is not None else _MOST_BY_JOB if options.histories >= _MANY else 0
     started = time.monotonic()
     total = Findings()
     for findings in run_all(
@@ -64,11 +67,18 @@ def _run(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         processes=options.processes,
         stops=options.stop,
+        keeps=keeps,
     ):
         total.merge(findings)
         if sys.stderr.isatty():
             print(f"\r{total.histories:,} histories, {len(total.violations)} violations", end="", file=sys.stderr)
     seconds = time.monotonic() - started
+    if total.proofs and not (options.stop and total.violations):
+        from tests.simulation.job_judgement import judged_wrongly  # noqa: PLC0415 - Spark takes a second to import
+
+        wrong = judged_wrongly(total.proofs)
+        total.violations += [(Plan(number, options.topology), texts) for number, texts in wrong.items()]
+        print(f"{len(total.proofs):,} of them judged by the job itself, on Spark")
     print(f"{total.histories:,} histories in {seconds:.0f} s: {total.histories / seconds:.0f} a second")
     print(f"{total.messages:,} messages, {total.virtual_seconds / 86_400:,.0f} virtual days, {total.steps:,} steps")
     print(f"{total.judged:,} judged by the night, {total.planted:,} of them with losses that were planted")

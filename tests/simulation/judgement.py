@@ -28,8 +28,13 @@ from tests.simulation.world import World
 _NAMES = re.compile(rb'"(west|east|north)\b')
 _OWN = re.compile(rb'"(task|instance)":"(?!h\d)')
 _END = BEGIN + timedelta(days=2)
+SHORT_SECONDS = 2 * 3600.0
+"""The virtual time of the histories that the job itself may judge: each more hour of a window costs it seconds."""
 # These say that something is to be looked at; none may be there without a reason.
 ALARMS = frozenset({"missing", "orphan", "altered", "undecided", "in_flight", "looped"})
+
+Verdicts = dict[int, list[tuple[str, str]]]
+"""By the numbers of histories: message ids and their verdicts."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +82,8 @@ def evidence(
     return Evidence(number, text, lost, unsure, repeated, duplicated)
 
 
-def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
-    """Return the verdicts of each history: message id and verdict."""
+def judged(histories: Sequence[Evidence]) -> Verdicts:
+    """Return the verdicts of each history."""
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "a/b/c/d/e.jsonl.gz"
         file.parent.mkdir(parents=True)
@@ -86,7 +91,7 @@ def judged(histories: Sequence[Evidence]) -> dict[int, list[tuple[str, str]]]:
         database = connect()
         judge(database, raw=Path(name), end=_END)
         rows = database.execute("select task, message_id, verdict from verdicts").fetchall()
-    found: dict[int, list[tuple[str, str]]] = {history.number: [] for history in histories}
+    found: Verdicts = {history.number: [] for history in histories}
     for task, message_id, verdict in rows:
         found[int(task.removeprefix("h").partition("-")[0])].append((str(message_id), verdict))
     return found

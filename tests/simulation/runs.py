@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.history import History, Plan, run, silent
-from tests.simulation.judgement import Evidence, disagreements, judged
+from tests.simulation.judgement import SHORT_SECONDS, Evidence, disagreements, judged
 
 _CHUNK, _CHUNK_TO_STOP = 400, 50
 """The most histories that are judged together."""
@@ -29,6 +29,8 @@ class Findings:
     injected: Counter[str] = field(default_factory=Counter)
     topologies: Counter[str] = field(default_factory=Counter)
     violations: list[tuple[Plan, tuple[str, ...]]] = field(default_factory=list)
+    proofs: list[Evidence] = field(default_factory=list)
+    """The first that the job is to judge as well, of those that are short enough for that."""
 
     def add(self, history: History) -> None:
         """Count a history."""
@@ -52,10 +54,15 @@ class Findings:
         self.injected += other.injected
         self.topologies += other.topologies
         self.violations += other.violations
+        self.proofs += other.proofs
 
 
-def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> Findings:
-    """Make the histories of *seeds* and judge them together; *stops*: at the first violation of an oracle."""
+def find(seeds: range, topology: str | None = None, *, stops: bool = False, keeps: int = 0) -> Findings:
+    """
+    Make the histories of *seeds* and judge them together; *stops*: at the first violation of an oracle.
+
+    *keeps* is how many proofs of theirs it returns at most.
+    """
     findings = Findings()
     proofs: list[Evidence] = []
     gc.disable()
@@ -66,6 +73,8 @@ def find(seeds: range, topology: str | None = None, *, stops: bool = False) -> F
             findings.add(history)
             if history.evidence is not None:
                 proofs.append(history.evidence)
+                if len(findings.proofs) < keeps and history.seconds < SHORT_SECONDS:
+                    findings.proofs.append(history.evidence)
             if stops and history.objections:
                 break
             if count % _COLLECT_EVERY == 0:
@@ -92,17 +101,21 @@ def run_all(
     seconds: float | None = None,
     processes: int = 2,
     stops: bool = False,
+    keeps: int = 0,
 ) -> Iterator[Findings]:
     """
     Yield the findings of chunks of *histories*, whose seeds begin with *first*, as they come.
 
-    It ends early when *seconds* have passed, or with *stops* at the first violation.
+    It ends early when *seconds* have passed, or with *stops* at the first violation. The proofs of *keeps* of
+    them, or some more, are among the findings.
     """
     end = None if seconds is None else time.monotonic() + seconds
     size = _CHUNK_TO_STOP if stops else max(1, min(_CHUNK, -(-histories // (4 * processes))))
     chunks = [range(at, min(at + size, first + histories)) for at in range(first, first + histories, size)]
+    # Each chunk gives its share of them: a run that ends early need not have the first chunks.
+    chunk = _Chunk(topology, stops=stops, keeps=-(-keeps // max(1, len(chunks))))
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=40) as pool:
-        jobs = iter(pool.imap_unordered(_Chunk(topology, stops=stops), chunks))
+        jobs = iter(pool.imap_unordered(chunk, chunks))
         for findings in jobs:
             yield findings
             if (stops and findings.violations) or (end is not None and time.monotonic() > end):
@@ -113,9 +126,10 @@ def run_all(
 class _Chunk:
     """Makes one chunk, in a process of the pool."""
 
-    def __init__(self, topology: str | None, *, stops: bool) -> None:
+    def __init__(self, topology: str | None, *, stops: bool, keeps: int) -> None:
         self._topology = topology
         self._stops = stops
+        self._keeps = keeps
 
     def __call__(self, seeds: range) -> Findings:
-        return find(seeds, self._topology, stops=self._stops)
+        return find(seeds, self._topology, stops=self._stops, keeps=self._keeps)
