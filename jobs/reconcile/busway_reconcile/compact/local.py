@@ -1,6 +1,7 @@
 """Raw files on a local disk, compacted in threads of this process: no Spark job is started, no value becomes a row."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,10 @@ def write_local(files: Sequence[JournalFile], folder: str, threads: int) -> Writ
                 range(len(shares)),
             )
         )
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows = defaultdict[str, list[dict[str, Any]]](list)
     for (hour, _), each in zip(shares, written, strict=True):
-        found[hour] = merged_coverage([*found.get(hour, []), *each.coverage[hour]])
+        rows[hour] += each.coverage[hour]
+    found = {hour: merged_coverage(of_hour) for hour, of_hour in rows.items()}
     problems = [problem for each in written for problem in each.problems]
     return Written(sum(each.records for each in written), found, problems)
 
@@ -69,23 +71,31 @@ def _write(files: Sequence[JournalFile], path: Path) -> Written:
     records = 0
     covered: list[dict[str, Any]] = []
     with parquet.ParquetWriter(path, COMPACTED, compression="zstd", use_dictionary=_REPEATED) as writer:
-        waiting: list[pa.Table] = []
-        for file in files:
-            troubles: dict[str, int] = {}
-            for table in records_of(Path(file.file.path.removeprefix(LOCAL)).read_bytes(), troubles):
-                records += table.num_rows
-                covered = merged_coverage([*covered, *_coverage(table)])
-                waiting.append(table)
-                if sum(one.num_rows for one in waiting) >= _ROWS:
-                    writer.write_table(pa.concat_tables(waiting), row_group_size=_ROWS)
-                    waiting.clear()
-            problems += content_problems(file, troubles)
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting), row_group_size=_ROWS)
+        for table in _batches(files, problems):
+            records += table.num_rows
+            covered = merged_coverage([*covered, *_coverage(table)])
+            writer.write_table(table, row_group_size=_ROWS)
     kept = parquet.read_metadata(path).num_rows
     if kept != records:
         raise CompactionFailed(f"{path}: kept {kept} records, expected {records} as they were read")
     return Written(records, {files[0].hour: covered}, problems)
+
+
+def _batches(files: Sequence[JournalFile], problems: list[Problem]) -> Iterator[pa.Table]:
+    """Yield the records of *files*, about _ROWS at a time, and add to *problems* what is wrong with them."""
+    waiting: list[pa.Table] = []
+    rows = 0
+    for file in files:
+        troubles: dict[str, int] = {}
+        for table in records_of(Path(file.file.path.removeprefix(LOCAL)).read_bytes(), troubles):
+            waiting.append(table)
+            rows += table.num_rows
+            if rows >= _ROWS:
+                yield pa.concat_tables(waiting)
+                waiting, rows = [], 0
+        problems += content_problems(file, troubles)
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _coverage(records: pa.Table) -> list[dict[str, Any]]:
