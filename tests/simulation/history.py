@@ -243,7 +243,11 @@ def seeded(seed: int) -> Iterator[None]:
     os.urandom = chance.randbytes
     gc.disable()
     try:
-        with silent(), patch.object(asyncio, "TaskGroup", OrderedTaskGroup):
+        with (
+            silent(),
+            patch.object(asyncio, "TaskGroup", OrderedTaskGroup),
+            patch("random._urandom", chance.randbytes),  # of `secrets`, which has its own name for os.urandom
+        ):
             yield
     finally:
         os.urandom = urandom

@@ -27,8 +27,8 @@ from tests.faults.conservation import Account, Balance, Copy, balance
 from tests.simulation.copies import Expected, difference, properties_of, read, wrong_stamps
 from tests.simulation.draft import Draft
 from tests.simulation.faults import Effect, Operation
-from tests.simulation.topology import Input
-from tests.simulation.world import DEAD_LETTERS, World
+from tests.simulation.topology import DEAD_LETTERS, Input
+from tests.simulation.world import World
 
 REJECTED = ("poison", "heavy")
 _WITHHELD = ("unwanted", *REJECTED)

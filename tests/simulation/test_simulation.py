@@ -52,10 +52,11 @@ def test_a_history_that_failed_once_does_not_fail_again(seed: int, topology: str
         assert list(disagreements(history.evidence, judged([history.evidence])[seed])) == []
 
 
-def test_a_seed_makes_the_same_history_in_every_process() -> None:
-    story = simulate("--seed", "12", "--topology", "ring of three")
+@pytest.mark.parametrize("topology", ["ring of three", "evacuated dead letters", "repair of pair"])
+def test_a_seed_makes_the_same_history_in_every_process(topology: str) -> None:
+    story = simulate("--seed", "12", "--topology", topology)
     assert "digest" in story
-    assert simulate("--seed", "12", "--topology", "ring of three") == story
+    assert simulate("--seed", "12", "--topology", topology) == story
 
 
 @pytest.mark.parametrize("option", ["--topology", "--mutant"])

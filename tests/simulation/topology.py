@@ -11,7 +11,10 @@ from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfi
 from shared.rules.rule import parse_action, parse_filter
 from shared.rules.ruleset import Rule
 from shared.tasks.files import Configuration, load
+from shared.tasks.models import TaskFile
 
+DEAD_LETTERS = "/$DeadLetterQueue"
+"""Behind the path of an entity."""
 MOST_DELIVERIES = 4_320
 
 
@@ -147,3 +150,10 @@ def settings_of(topology: Topology) -> dict[str, str]:
         connection.key: text.format(alias.removesuffix("-hub"))
         for alias, connection in configuration(topology).connections.items()
     }
+
+
+def source_path(task: TaskFile) -> str:
+    """Return the path of the queue or subscription that a task takes messages from."""
+    source = task.source
+    path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
+    return path + (DEAD_LETTERS if source.dead_letter else "")

@@ -11,26 +11,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from busway_broker.config import EntityStatus
-from busway_broker.core.content import read_content
-from busway_broker.core.event import read_event
 from busway_broker.core.properties import Changes
 from busway_broker.core.store import MessageStore
 from host.checkpoints import Checkpoints, Partition
 from host.platform import Ending, Losing
 from shared.ends.azure_amqp.raw_link import Delivery
 from shared.journal.sink import Stream
-from shared.tasks.models import TaskFile
-from tests.simulation.draft import Draft, encoded
+from tests.simulation.applications import Applications
+from tests.simulation.draft import Draft
 from tests.simulation.event_loop import SeededLoop
 from tests.simulation.faults import LONGEST_SECONDS, Event, Faults
 from tests.simulation.instance import Instance
 from tests.simulation.journal import Stored
 from tests.simulation.network import Network, entity_of
 from tests.simulation.site import BEGIN, Site, Sites, SkewedClock
-from tests.simulation.topology import Input, Topology, configuration, locked
-
-DEAD_LETTERS = "/$DeadLetterQueue"
-"""Behind the path of an entity."""
+from tests.simulation.topology import DEAD_LETTERS, Input, Topology, configuration, locked, source_path
 
 _HEALING_SECONDS = 1_800.0
 _RESTART = 1.0, 30.0
@@ -41,15 +36,10 @@ _UNRECORDED = 10.0
 _MOST_INSTANCES = 3
 _SPARES = 6
 _SLOWEST_EDITOR = 45.0
-_VISIBLE = 0.002
-_EACH_SCHEDULED = 3
 # While something is away, people restart what waits for it.
 _RESTARTS = 0.6
 _LOCK_SECONDS = 10.0, 60.0
 _LASTING = frozenset((Event.OUTAGE, Event.DISABLE, Event.JOURNAL))
-_KINDS = {"plain": 8, "express": 5, "unwanted": 2, "poison": 2, "heavy": 2, "brief": 1}
-_AGAIN = 600.0
-"""The seconds after which an application sends a message a second time at the latest."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +151,7 @@ class World:
         self._configuration = configuration(self.topology)
         self.tasks = self._configuration.tasks
         self._started = 0
-        self._numbers: dict[str, int] = {}
-        self._senders = self.chance.choices(self.topology.inputs, k=self.scale.messages)
-        self._waiting = sum(1 + source.is_repeated for source in self._senders)
-        self._kinds = self._drawn_kinds()
+        self.applications = Applications(self)
 
     def skew(self) -> float:
         """Return by how much a clock differs."""
@@ -180,9 +167,7 @@ class World:
         """Send, copy and break; then heal. Return whether everything came to rest."""
         window = self.scale.window
         self._watch_sources()
-        for source in self._senders:
-            at = self.chance.random() * window * self.chance.choice((0.0, 1.0))
-            self.network.at(at, partial(self._send, source))
+        self.applications.begin()
         for at in self._moments():
             self.network.at(at, partial(self._happen, self._drawn()))
         self._in_loop(self._start_instance)
@@ -292,7 +277,7 @@ class World:
 
     def is_drained(self) -> bool:
         """Return whether no source has messages, and every hub is read to its end."""
-        if self._waiting:
+        if self.applications.waiting:
             return False
         for file in self._configuration.tasks:
             source = file.source
@@ -307,90 +292,6 @@ class World:
             if site.namespace.store(source_path(file)).messages:
                 return False
         return True
-
-    # Applications
-
-    def _send(self, target: Input) -> None:
-        """Send a message; applications try again until it is accepted."""
-        if not self._accepts(target):
-            self.network.later(1.0, partial(self._send, target))
-            return
-        key = f"key-{self.chance.randrange(self.scale.keys)}"
-        number = self._numbers[target.site + target.entity] = self._numbers.get(target.site + target.entity, 0) + 1
-        name = f"{target.entity}.{target.site}.{number}"
-        kind = self._kind(target)
-        parts = self.chance.randrange(2, 4) if self.topology.splits else 1
-        draft = Draft(key, name, target, kind, parts, self.scale.size)
-        if target.schedules and number % _EACH_SCHEDULED == 0:
-            self._schedule(draft)
-        else:
-            self._publish(draft)
-        if target.is_repeated:
-            self.network.later(self.chance.random() ** 4 * _AGAIN, partial(self._repeat, draft._replace(is_again=True)))
-
-    def _schedule(self, draft: Draft) -> None:
-        """Send a message that becomes visible later."""
-        site = self.sites[draft.input.site]
-        seconds = self.chance.random() ** 2 * max(self.scale.window - self.loop.time(), 1.0)
-        due = round(site.clock.now().timestamp() * 1000 + seconds * 1000)
-        content = read_content(encoded(draft, is_hub=False, due=due))
-        site.namespace.target(draft.input.entity).publish(content)
-        self.network.later(seconds + _VISIBLE, partial(self._note_scheduled, draft))
-
-    def _note_scheduled(self, draft: Draft) -> None:
-        """Count a scheduled message as sent when it has become visible."""
-        file = next(task for task in self.tasks if task.task == draft.input.task)
-        store = self.sites[draft.input.site].namespace.store(source_path(file))
-        found = [message.encode() for message in store.messages.values()]
-        self.seen.setdefault(draft.input, []).append(
-            next(content for content in found if json.dumps(draft.name).encode() in content)
-        )
-        self.accepted.append(draft)
-        self._waiting -= 1
-
-    def _repeat(self, draft: Draft) -> None:
-        """Send a message that the application takes for lost."""
-        if self._accepts(draft.input):
-            self._publish(draft)
-        else:
-            self.network.later(1.0, partial(self._repeat, draft))
-
-    def _accepts(self, target: Input) -> bool:
-        site = self.sites[target.site]
-        if site.is_away or target.entity in site.namespace.hubs or target.is_dead:
-            return not site.is_away
-        return site.namespace.target(target.entity).config.status is EntityStatus.ACTIVE
-
-    def _publish(self, draft: Draft) -> None:
-        target, namespace = draft.input, self.sites[draft.input.site].namespace
-        content = encoded(draft, is_hub=target.entity in namespace.hubs)
-        if target.entity in namespace.hubs:
-            partition = namespace.hub(target.entity).partition_for(draft.key)
-            partition.append([read_event(content, draft.key)])
-            delivered = partition.events[-1].encode()
-        elif target.is_dead:
-            backlog = namespace.queue(target.entity).backlog
-            number = backlog.dead_letters.add(read_content(content))
-            delivered = backlog.dead_letters.messages[number].encode()
-        else:
-            file = next(task for task in self.tasks if task.task == target.task)
-            store = namespace.store(source_path(file))
-            namespace.target(target.entity).publish(read_content(content))
-            delivered = store.messages[max(store.messages)].encode()
-        self.seen.setdefault(target, []).append(delivered)
-        self.accepted.append(draft)
-        self._waiting -= 1
-
-    def _drawn_kinds(self) -> Mapping[str, int]:
-        """Return how often each kind is sent: most are alike in half of the histories, as one then follows another."""
-        return _KINDS if self.chance.random() < 0.5 else {"plain": 3, self.chance.choice([*_KINDS]): 1}
-
-    def _kind(self, target: Input) -> str:
-        if self.topology.refuses is not None:
-            return self.chance.choices(("plain", "heavy"), (9, 1))[0]
-        if target.choose is None:
-            return "plain"
-        return self.chance.choices([*self._kinds], [*self._kinds.values()])[0]
 
     # The platform and the operator
 
@@ -526,10 +427,3 @@ class World:
 
     def _enable(self, site: str, path: str) -> None:
         self.sites[site].set_status(path, EntityStatus.ACTIVE)
-
-
-def source_path(task: TaskFile) -> str:
-    """Return the path of the queue or subscription that a task takes messages from."""
-    source = task.source
-    path = source.queue or f"{source.topic}/Subscriptions/{source.subscription}"
-    return path + (DEAD_LETTERS if source.dead_letter else "")
