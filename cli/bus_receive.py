@@ -38,12 +38,16 @@ async def receive(place: Place, session: str | None, wait: float, dead_letter: s
 
     Raises: ConfigError if the entity has sessions and *session* is None, TargetUnavailable and TargetRefused.
     """
-    bus_place, settings = _bus_place(place)
+    setting = required_setting(place.connection.setting, str(place))
+    text = namespace_of(place).connection_string
+    # In these settings its namespace is what this command reaches.
+    settings = {**os.environ, **({} if text is None else {setting: text})}
+    bus_place = places.Place(place.alias, place.alias, setting, place.path)
     try:
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 receiver = await stack.enter_async_context(Receiver(bus_place, settings, session))
-            return await _Passage(receiver, dead_letter, show).run(wait)
+            return await _passage(receiver, dead_letter, show, wait)
     except TimeoutError as error:
         raise TargetUnavailable(f"{place}: no answer in {_ANSWER_SECONDS:.0f} s") from error
     except TargetRefused as error:
@@ -54,49 +58,35 @@ async def receive(place: Place, session: str | None, wait: float, dead_letter: s
         ) from error
 
 
-class _Passage:
-    """All messages of one receiver, each of which is printed once."""
-
-    def __init__(self, receiver: Receiver, dead_letter: str | None, show: Show) -> None:
-        self._receiver = receiver
-        self._dead_letter = dead_letter
-        self._show = show
-        self._shown: set[str] = set()
-        self._count = 0
-
-    async def run(self, wait: float) -> int:
-        left: list[LockedMessage] = []
-        while messages := await self._receiver.receive(_BATCH, wait):
-            is_shown = False
-            try:
-                if new := [message for message in messages if message.key is None or message.key not in self._shown]:
-                    await self._print(new)
-                is_shown = True
-            finally:
-                if not is_shown:
-                    await asyncio.shield(self._receiver.give_back(messages))
-            left = await self._settle(messages)
-            wait = _QUIET_SECONDS
-        if left:
-            text = f"{len(left)} of the messages could not be settled, and will be delivered again"
-            raise TargetUnavailable(f"{self._receiver.place}: {text}")
-        return self._count
-
-    async def _print(self, messages: Sequence[LockedMessage]) -> None:
-        """Print messages, and keep their locks as long as nobody reads what is printed."""
-        lines = [message_line(message.delivery.payload) for message in messages]
-        printing = asyncio.create_task(asyncio.to_thread(self._show, lines))
-        while not (await asyncio.wait([printing], timeout=_RENEWAL_SECONDS))[0]:
-            await self._receiver.renew(messages)
-        await printing
-        self._count += len(messages)
-        self._shown.update(message.key for message in messages if message.key is not None)
-
-    async def _settle(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
-        if self._dead_letter is None:
-            return await self._receiver.complete(messages)
-        await self._receiver.dead_letter(messages, self._dead_letter, None)
-        return []
+async def _passage(receiver: Receiver, dead_letter: str | None, show: Show, wait: float) -> int:
+    """Print each message of a receiver once, and settle it; return how many were printed."""
+    shown: set[str] = set()
+    count, left = 0, list[LockedMessage]()
+    while messages := await receiver.receive(_BATCH, wait):
+        new = [message for message in messages if message.key is None or message.key not in shown]
+        lines, is_shown = [message_line(message.delivery.payload) for message in new], False
+        try:
+            printing = asyncio.create_task(asyncio.to_thread(show, lines)) if new else None
+            # Keep their locks as long as nobody reads what is printed.
+            while printing is not None and not (await asyncio.wait([printing], timeout=_RENEWAL_SECONDS))[0]:
+                await receiver.renew(new)
+            if printing is not None:
+                await printing
+            is_shown = True
+        finally:
+            if not is_shown:
+                await asyncio.shield(receiver.give_back(messages))
+        count += len(new)
+        shown.update(message.key for message in new if message.key is not None)
+        if dead_letter is None:
+            left = await receiver.complete(messages)
+        else:
+            await receiver.dead_letter(messages, dead_letter, None)
+        wait = _QUIET_SECONDS
+    if left:
+        text = f"{len(left)} of the messages could not be settled, and will be delivered again"
+        raise TargetUnavailable(f"{receiver.place}: {text}")
+    return count
 
 
 def _refusal(place: Place, session: str | None, error: TargetRefused) -> ConfigError | TargetRefused:
@@ -111,11 +101,3 @@ def _refusal(place: Place, session: str | None, error: TargetRefused) -> ConfigE
     if _NOT_FOUND in str(error):
         return TargetRefused(f"{place}: it does not exist")
     return TargetRefused(f"{place.alias}/{error}")
-
-
-def _bus_place(place: Place) -> tuple[places.Place, dict[str, str]]:
-    """Return *place* for the receiver, with settings in which its namespace is what this command reaches."""
-    setting = required_setting(place.connection.setting, str(place))
-    text = namespace_of(place).connection_string
-    own = {} if text is None else {setting: text}
-    return places.Place(place.alias, place.alias, setting, place.path), {**os.environ, **own}

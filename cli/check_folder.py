@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
 
-from cli.entities import beside, entities_of, unchecked
-from cli.host_file import HOST_FILE, host_file_above
+from cli.entities import HOST_FILE, beside, entities_of, host_file_above, unchecked
 from cli.output import console, print_problems, print_wrapped
 from shared.errors import ConfigError
 from shared.printable import printable
@@ -41,17 +40,13 @@ def check_folder(folder: Path, entities: Sequence[str], *, strict: bool, deploys
     notes += advice(configuration, host)
     is_good = not any(strict or finding.check.severity is Severity.ERROR for finding in findings)
     if is_good:
-        print_wrapped(_verdict(configuration, len(findings)))
+        tasks, warnings = len(configuration.tasks) + len(configuration.taps), len(findings)
+        found = f"no errors, {warnings} warning{'s' if warnings > 1 else ''}" if warnings else "no problems"
+        print_wrapped(f"{tasks} {'task' if tasks == 1 else 'tasks'}: {found}")
         print_tasks(configuration, console())
         sys.stdout.flush()
     print_problems([*findings, *notes])
     return is_good
-
-
-def _verdict(configuration: Configuration, warnings: int) -> str:
-    tasks = len(configuration.tasks) + len(configuration.taps)
-    found = "no problems" if not warnings else f"no errors, {warnings} warning{'s' if warnings > 1 else ''}"
-    return f"{tasks} {'task' if tasks == 1 else 'tasks'}: {found}"
 
 
 def print_tasks(configuration: Configuration, out: Console) -> None:

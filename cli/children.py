@@ -8,7 +8,7 @@ import subprocess
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from shared.errors import BuswayError
 from shared.private_file import PRIVATE_UMASK, open_private, write_private
@@ -139,27 +139,21 @@ class Child:
     async def _read(self) -> None:
         # Lines of a log may name messages.
         with open_private(self.log) as log:
-            await self._read_one(log)
-            while self._process.returncode == -signal.SIGKILL and self._again is not None:
+            while True:
+                stream = self._process.stdout
+                assert stream is not None  # noqa: S101 - it is started with a pipe
+                while line := await stream.readline():
+                    text = line.decode(errors="replace").rstrip()
+                    log.write(text + "\n")
+                    log.flush()
+                    async with self._changed:
+                        self._lines.append(text)
+                        self._changed.notify_all()
+                if await self._process.wait() != -signal.SIGKILL or self._again is None:
+                    break
                 self._process = await self._again()
-                await self._read_one(log)
-        self._has_ended = True
-        await self._notify()
-
-    async def _read_one(self, log: TextIO) -> None:
-        stream = self._process.stdout
-        if stream is None:
-            raise self._failed("was started without a pipe for its output")
-        while line := await stream.readline():
-            text = line.decode(errors="replace").rstrip()
-            log.write(text + "\n")
-            log.flush()
-            self._lines.append(text)
-            await self._notify()
-        await self._process.wait()
-
-    async def _notify(self) -> None:
         async with self._changed:
+            self._has_ended = True
             self._changed.notify_all()
 
     def _failed(self, what: str) -> ChildFailed:

@@ -1,13 +1,14 @@
-"""The Config.json files of namespaces, matched with the connections of the configuration."""
+"""The files beside a configuration: the Config.json files of its connections' namespaces, and its app's host.json."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from busway_broker.config import NamespaceConfig
 from busway_broker.config_file import load_config
+from host.settings import load_host_options
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
-from shared.review import Entities
+from shared.review import Entities, HostFile
 from shared.tasks.models import Connection
 
 ENTITIES = "entities"
@@ -76,10 +77,32 @@ def unchecked(entities: Entities, connections: Mapping[str, Connection]) -> list
         for alias, connection in connections.items()
         if connection.is_namespace and entities.namespace(connection) is None
     ]
+    if not missing:
+        return []
+    names = " and ".join([*filter(None, [", ".join(missing[:-1])]), missing[-1]])
     hint = "`busway export` writes them into config/entities"
-    return [f"Not checked without --entities: {_UNKNOWN} of {_list(missing)}; {hint}."] if missing else []
+    return [f"Not checked without --entities: {_UNKNOWN} of {names}; {hint}."]
 
 
-def _list(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
+HOST_FILE = "host.json"
+
+
+def host_file_above(folder: Path) -> HostFile | None:
+    """Return what the host.json nearest above *folder* says, None without one; raises ConfigError if it is invalid."""
+    app = next((parent for parent in folder.resolve().parents if (parent / HOST_FILE).is_file()), None)
+    if app is None:
+        return None
+    options = load_host_options(app)
+    return HostFile(
+        HOST_FILE,
+        options.function_timeout,
+        options.service_bus.max_message_batch_size,
+        options.event_hubs.max_event_batch_size,
+        options.service_bus.prefetch_count,
+        options.service_bus.max_auto_lock_renewal_duration,
+        options.service_bus.max_concurrent_calls_per_session,
+        options.service_bus.max_concurrent_sessions,
+        options.queues.message_encoding,
+        options.queues.max_dequeue_count,
+        options.telemetry_mode,
+    )

@@ -54,7 +54,9 @@ def as_line(message: Mapping[str, Any]) -> dict[str, object]:
     number = message["sequencenumber"]
     if isinstance(number, int) and number > 0:
         line["sequence_number"] = number
-    enqueued = _milliseconds(str(message["enqueuedtimeutc"]))
+    # A time of .NET has seven digits of a second.
+    moment = datetime.fromisoformat(_FRACTION.sub(r".\1", str(message["enqueuedtimeutc"])))
+    enqueued = round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
     if enqueued > 0:
         line["enqueued_time"] = enqueued
     life = _life(message.get("timetolive"))
@@ -64,13 +66,6 @@ def as_line(message: Mapping[str, Any]) -> dict[str, object]:
     if not isinstance(properties, dict) or not all(isinstance(each, _SCALARS) for each in properties.values()):
         raise ValueError("properties: expected an object with texts, numbers, true, false and null")
     return line | {"properties": properties}
-
-
-def _milliseconds(text: str) -> int:
-    """Return a time of .NET, which has seven digits of a second, in milliseconds since 1970 UTC."""
-    moment = datetime.fromisoformat(_FRACTION.sub(r".\1", text))
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
 
 
 def _life(text: object) -> int | None:

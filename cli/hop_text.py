@@ -64,42 +64,22 @@ def _paragraph(number: int, hop: Hop) -> list[str]:
     lines = _wrapped(f"{number}. {place.task}: {place.site}/{place.entity}{partition}{position}")
     lines.append(f"   {moment(hop.began)}  enqueued at the source")
     for record, step in zip(hop.records, trace(map(_complete, hop.records)), strict=True):
-        passed = _duration(record["journal_time"] - hop.began)
-        lines += _step(_time_of_day(record["journal_time"]), passed, f"{step.observer} {step.text}")
+        micros = record["journal_time"] - hop.began
+        passed = f"{micros / 1000:+,.0f} ms" if abs(micros) < _SECONDS_FROM else f"{micros / 1_000_000:+,.1f} s"
+        time = datetime.fromtimestamp(record["journal_time"] // 1000 / 1000, UTC)
+        lines += _step(f"{time:%H:%M:%S.%f}"[:-3], passed, f"{step.observer} {step.text}")
     lines += [line for text in hop.changes() for line in _step("", "", text)]
     return lines
 
 
 def _step(time: str, passed: str, text: str) -> list[str]:
-    start = f"   {time:12} {passed:>10}  "
-    return textwrap.wrap(
-        printable(text),
-        _width(),
-        initial_indent=start,
-        subsequent_indent=" " * _TEXT_AT,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    return _wrapped(text, f"   {time:12} {passed:>10}  ", " " * _TEXT_AT)
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(
-        printable(text), _width(), subsequent_indent="   ", break_on_hyphens=False, break_long_words=False
-    )
-
-
-def _width() -> int:
-    return max(min(shutil.get_terminal_size((_COLUMNS, 24)).columns, 120), _COLUMNS)
-
-
-def _time_of_day(micros: int) -> str:
-    return f"{datetime.fromtimestamp(micros // 1000 / 1000, UTC):%H:%M:%S.%f}"[:-3]
-
-
-def _duration(micros: int) -> str:
-    if abs(micros) < _SECONDS_FROM:
-        return f"{micros / 1000:+,.0f} ms"
-    return f"{micros / 1_000_000:+,.1f} s"
+def _wrapped(text: str, first: str = "", others: str = "   ") -> list[str]:
+    width = max(min(shutil.get_terminal_size((_COLUMNS, 24)).columns, 120), _COLUMNS)
+    lines = textwrap.TextWrapper(width, first, others, break_on_hyphens=False, break_long_words=False)
+    return lines.wrap(printable(text))
 
 
 def _complete(record: Record) -> Record:

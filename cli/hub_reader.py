@@ -1,6 +1,7 @@
 """Event hubs as commands read them: without an epoch, so that no reader of the app is disconnected."""
 
-from collections.abc import AsyncGenerator, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -36,17 +37,23 @@ def hub_of(
     return hub_at(configuration.connections[source.connection].key, settings, source.hub or "", group)
 
 
+@contextlib.asynccontextmanager
+async def hub_site(name: str, setting: str, settings: Mapping[str, str]) -> AsyncIterator[HubSite]:
+    """Open what looks at the hubs of the namespace in an app setting."""
+    site = HubSite(name, partial(event_hub_client, setting, settings))
+    try:
+        yield site
+    finally:
+        await site.close()
+
+
 async def ends_of(
     configuration: Configuration, task: TaskFile, settings: Mapping[str, str]
 ) -> Mapping[str, PartitionEnd]:
     """Return the ends of the partitions of a task's hub; raises TargetUnavailable and TargetRefused."""
     alias = task.source.connection
-    client = partial(event_hub_client, configuration.connections[alias].key, settings)
-    site = HubSite(configuration.site(alias), client)
-    try:
+    async with hub_site(configuration.site(alias), configuration.connections[alias].key, settings) as site:
         return await site.partitions(task.source.hub or "")
-    finally:
-        await site.close()
 
 
 async def events(

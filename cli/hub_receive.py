@@ -4,20 +4,17 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from functools import partial
 
 from cli.bus_receive import Show
-from cli.hub_reader import BEFORE_START, events
+from cli.hub_reader import BEFORE_START, events, hub_site
 from cli.message_lines import message_line
 from cli.places import Place, namespace_of, required_setting
-from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.event_hubs.site import HubSite
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
-from shared.resend.letters import Letter
 from shared.tasks.source import DEFAULT_CONSUMER_GROUP
 
 # The events are there already.
@@ -48,12 +45,15 @@ async def _show_partition(hub: EventHub, origin: Origin, last: int, show: Show, 
     count, has_last = 0, False
     async with contextlib.aclosing(events(hub, origin, BEFORE_START, _SILENCE_SECONDS)) as found:
         async for letters in found:
-            show(
-                [
-                    message_line(letter.content, _system(letter, origin, with_position=with_position))
-                    for letter in letters
-                ]
-            )
+            lines = []
+            for letter in letters:
+                system: dict[str, object] = {"partition": origin.partition}
+                if with_position and letter.message is not None:
+                    arrival = letter.message.arrival
+                    system |= {"sequence_number": arrival.sequence_number, "offset": arrival.offset}
+                    system["enqueued_time"] = _time_text(arrival.enqueued_time)
+                lines.append(message_line(letter.content, system))
+            show(lines)
             count += len(letters)
             # An event that cannot be read has no number here.
             has_last = any(letter.number is None or letter.number >= last for letter in letters)
@@ -62,25 +62,10 @@ async def _show_partition(hub: EventHub, origin: Origin, last: int, show: Show, 
     raise TargetUnavailable(f"{origin.site}/{origin.entity}: partition {origin.partition} has sent only {count} events")
 
 
-def _system(letter: Letter, origin: Origin, *, with_position: bool) -> Mapping[str, object]:
-    arrival = None if letter.message is None else letter.message.arrival
-    if not with_position or arrival is None:
-        return {"partition": origin.partition}
-    return {
-        "partition": origin.partition,
-        "sequence_number": arrival.sequence_number,
-        "offset": arrival.offset,
-        "enqueued_time": _time_text(arrival.enqueued_time),
-    }
-
-
 async def partition_lines(place: Place) -> list[str]:
     """Return a table with a line for each partition."""
-    site = _site(place)
-    try:
+    async with _site(place) as site:
         ends = await site.partitions(place.path)
-    finally:
-        await site.close()
     lines = ["partition    events  first event  last event  last enqueued"]
     for name, end in sorted(ends.items(), key=lambda item: (len(item[0]), item[0])):
         cells: tuple[object, ...] = (0, "-", "-", "-")
@@ -91,9 +76,8 @@ async def partition_lines(place: Place) -> list[str]:
     return lines
 
 
-def _site(place: Place) -> HubSite:
-    setting = required_setting(place.connection.setting, str(place))
-    return HubSite(place.alias, partial(event_hub_client, setting, os.environ))
+def _site(place: Place) -> AbstractAsyncContextManager[HubSite]:
+    return hub_site(place.alias, required_setting(place.connection.setting, str(place)), os.environ)
 
 
 def _time_text(milliseconds: int | None) -> str | None:
@@ -102,16 +86,13 @@ def _time_text(milliseconds: int | None) -> str | None:
 
 async def _last_numbers(place: Place, wait: float) -> dict[str, int]:
     """Return the last sequence number of each partition with events, once no others arrive; {} after *wait* seconds."""
-    site = _site(place)
     start = changed = time.monotonic()
     seen: dict[str, int] = {}
-    try:
+    async with _site(place) as site:
         while time.monotonic() < (changed + _QUIET_SECONDS if seen else start + wait):
             ends = await site.partitions(place.path)
             found = {partition: end.last for partition, end in ends.items() if not end.is_empty}
             if found != seen:
                 seen, changed = found, time.monotonic()
             await asyncio.sleep(_POLL_SECONDS)
-    finally:
-        await site.close()
     return seen

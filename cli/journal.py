@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,12 +79,8 @@ def removed_taps(folder: Path) -> list[str]:
 def hours_between(begin: datetime, end: datetime) -> Sequence[str]:
     """Return the hours from *begin* to *end*, both included, as 2026-11-20T23."""
     first = begin.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return _hours_from(first, int((end - first) / timedelta(hours=1)) + 1 if first <= end else 0)
-
-
-@lru_cache(maxsize=4)
-def _hours_from(first: datetime, count: int) -> Sequence[str]:
-    return tuple((first + timedelta(hours=number)).strftime(_HOUR) for number in range(count))
+    count = int((end - first) / timedelta(hours=1)) + 1 if first <= end else 0
+    return tuple(f"{first + timedelta(hours=number):{_HOUR}}" for number in range(count))
 
 
 def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:

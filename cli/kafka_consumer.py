@@ -13,6 +13,7 @@ from cli.places import line_of, required_setting
 from shared.access.identity import credential
 from shared.ends.kafka.answers import LASTING, reaction_to
 from shared.ends.kafka.endpoint import SETTING_FORM, Tokens, client_options, kafka_endpoint_of
+from shared.ends.kafka.message import TakenRecord
 from shared.ends.kafka.record import Header
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
 from shared.printable import printable
@@ -39,6 +40,14 @@ def headers_of(message: Any) -> Sequence[Header] | None:  # noqa: ANN401 - of co
         return _read_headers(message) or ()
     except SystemError:
         return None
+
+
+def taken_record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka
+    """Return a record as it was received; call it once for each."""
+    _, time_ = message.timestamp()
+    return TakenRecord(
+        message.partition(), message.offset(), time_, message.key(), message.value(), headers_of(message)
+    )
 
 
 class TopicReader:

@@ -5,14 +5,13 @@ import contextlib
 import os
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from busway import ROOT
 from cli.commands.broker import DEFAULT_ADMIN_PORT
-from cli.entities import beside, entities_of, settings_of
+from cli.entities import beside, entities_of, host_file_above, settings_of
 from cli.files import free_folder
-from cli.host_file import host_file_above
 from cli.local_faults import STACK_SETTING
 from cli.signals import run_until_signalled
 from cli.stack import Replacements, Stack, running_stack
@@ -33,8 +32,22 @@ _SITES_OF_THE_REPOSITORY = [ROOT / "infra/emulators/west.json", ROOT / "infra/em
 def run_local_app(folder: Path, port: int) -> None:
     """Run everything until a signal; raises ConfigError, ChildFailed."""
     configuration = load(folder)
-    namespaces = _namespaces(folder, configuration, beside(folder) or _SITES_OF_THE_REPOSITORY)
-    _check(folder, configuration, namespaces)
+    namespaces: dict[str, Path] = {}
+    problems = []
+    for config in beside(folder) or _SITES_OF_THE_REPOSITORY:
+        settings = settings_of(config, configuration.connections)
+        if not settings:
+            problem = f"its name is not that of a connection of the same kind in {folder}"
+            problems.append(Problem(str(config), problem, f"expected one of {', '.join(configuration.connections)}"))
+        namespaces |= dict.fromkeys(sorted(settings), config)
+    if problems:
+        raise ConfigError(problems)
+    # The host would wait a minute for a missing queue.
+    files = [f"{setting}={file}" for setting, file in namespaces.items()]
+    findings = review(configuration, entities_of(files, configuration.connections), host_file_above(folder))
+    errors = [finding.problem for finding in findings if finding.check.severity is Severity.ERROR]
+    if errors:
+        raise ConfigError(errors)
     _check_ports(port, len(set(namespaces.values())))
     with free_folder(LOGS) as logs:
         run_until_signalled(_start(folder.resolve(), namespaces, logs, port, replaced_settings(configuration)))
@@ -55,15 +68,6 @@ def replaced_settings(configuration: Configuration) -> Replacements:
     )
 
 
-def _check(folder: Path, configuration: Configuration, namespaces: Mapping[str, Path]) -> None:
-    """Raise ConfigError for the errors of `busway check`: the host would wait a minute for a missing queue."""
-    files = [f"{setting}={file}" for setting, file in namespaces.items()]
-    findings = review(configuration, entities_of(files, configuration.connections), host_file_above(folder))
-    errors = [finding.problem for finding in findings if finding.check.severity is Severity.ERROR]
-    if errors:
-        raise ConfigError(errors)
-
-
 def _check_ports(first: int, count: int) -> None:
     """Raise ConfigError if a port of the namespaces, of their administration or of Azurite is in use."""
     if first == 0:
@@ -74,39 +78,16 @@ def _check_ports(first: int, count: int) -> None:
         **dict.fromkeys(_AZURITE_PORTS, "Azurite"),
     }
     hint = "stop the other program, or let every port be a free one: --port 0"
-    problems = [
-        Problem(f"port {port}", f"is in use, expected a free port for {what}", hint)
-        for port, what in wanted.items()
-        if _is_taken(port)
-    ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def _is_taken(port: int) -> bool:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False
-
-
-def _namespaces(folder: Path, configuration: Configuration, configs: Sequence[Path]) -> dict[str, Path]:
-    """Return *configs* by the app settings of the connections with their names; raises ConfigError."""
-    connections = configuration.connections
-    namespaces: dict[str, Path] = {}
     problems = []
-    for config in configs:
-        settings = settings_of(config, connections)
-        if not settings:
-            problem = f"its name is not that of a connection of the same kind in {folder}"
-            problems.append(Problem(str(config), problem, f"expected one of {', '.join(connections)}"))
-        namespaces |= dict.fromkeys(sorted(settings), config)
+    for port, what in wanted.items():
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                problems.append(Problem(f"port {port}", f"is in use, expected a free port for {what}", hint))
     if problems:
         raise ConfigError(problems)
-    return namespaces
 
 
 async def _start(

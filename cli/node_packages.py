@@ -19,7 +19,10 @@ def node_modules() -> Path:
 
     Raises ConfigError if there is no Node.js or `make` has not installed the packages, TargetUnavailable if npm fails.
     """
-    folder = ROOT / "node_modules" if IS_CHECKOUT else _cache() / "node_modules"
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    # Another version of the packages has another folder.
+    version = hashlib.sha256((ROOT / _LISTS[1]).read_bytes()).hexdigest()[:12]
+    folder = (ROOT if IS_CHECKOUT else caches / "busway" / version) / "node_modules"
     wanted = ("node",) if IS_CHECKOUT or folder.is_dir() else ("node", "npm")
     problems = [Problem(program, "is not installed", _NODE) for program in wanted if shutil.which(program) is None]
     if IS_CHECKOUT and not (folder / "azurite").is_dir():
@@ -29,12 +32,6 @@ def node_modules() -> Path:
     if not folder.is_dir():
         _install(folder.parent)
     return folder
-
-
-def _cache() -> Path:
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    # Another version of the packages has another folder.
-    return caches / "busway" / hashlib.sha256((ROOT / _LISTS[1]).read_bytes()).hexdigest()[:12]
 
 
 def _install(folder: Path) -> None:

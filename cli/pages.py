@@ -42,13 +42,11 @@ class Page:
             if not is_code and (found := re.match(r"(#+) (.*)", line)):
                 headings.append((len(found[1]), found[2], offset))
             offset += len(line)
-        return [
-            Section(level, anchor(title), self.text[start : self._end(headings[number + 1 :], level)])
-            for number, (level, title, start) in enumerate(headings)
-        ]
-
-    def _end(self, later: list[tuple[int, str, int]], level: int) -> int:
-        return next((start for other, _, start in later if other <= level), len(self.text))
+        sections = []
+        for number, (level, title, start) in enumerate(headings):
+            ends = (place for other, _, place in headings[number + 1 :] if other <= level)
+            sections.append(Section(level, anchor(title), self.text[start : next(ends, len(self.text))]))
+        return sections
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yield each line without its marks, after the section that it is in; an item of a list is one line."""

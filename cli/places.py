@@ -1,8 +1,8 @@
-"""Entities as the command line names them, CONNECTION/ENTITY, like tables and log lines."""
+"""Entities and tasks as the command line names them, like tables and log lines."""
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -13,8 +13,9 @@ from cli.silence import waits_for
 from shared.ends.kind import Holds
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem, TargetUnavailable
-from shared.tasks.files import load
-from shared.tasks.models import Connection
+from shared.resend.places import task_named
+from shared.tasks.files import Configuration, load
+from shared.tasks.models import Connection, TaskFile
 
 # What DefaultAzureCredential says, which the clients wrap into errors of their own.
 _NO_TOKEN = "failed to retrieve a token"  # noqa: S105 - no secret
@@ -40,19 +41,21 @@ class Place:
 @contextlib.contextmanager
 def open_place(text: str, folder: Path) -> Iterator[Place]:
     """Yield the entity that *text* names; raises ConfigError, and TargetUnavailable for an SDK's error in the block."""
-    entity = _parse(text, load(folder).connections)
+    connections = load(folder).connections
+    alias, _, path = text.partition("/")
+    if alias not in connections or not path:
+        expected = ", ".join(f"{each}/ENTITY" for each in connections)
+        raise ConfigError([Problem(text, "is not an entity of a connection", f"expected {expected}")])
     waits_for(text)
     try:
-        yield entity
-    except _sdk_errors() as error:
-        raise TargetUnavailable(f"{text}: {line_of(error)}") from error
+        yield Place(alias, connections[alias], path)
+    except Exception as error:
+        # A command without an error does not import that of hubs, which takes 0.2 s.
+        from azure.eventhub.exceptions import EventHubError
 
-
-def _sdk_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of all SDKs; a command without an error does not import that of hubs, which takes 0.2 s."""
-    from azure.eventhub.exceptions import EventHubError
-
-    return AzureError, EventHubError
+        if isinstance(error, (AzureError, EventHubError)):
+            raise TargetUnavailable(f"{text}: {line_of(error)}") from error
+        raise
 
 
 def check_session(place: Place, session: str | None) -> None:
@@ -83,14 +86,6 @@ def line_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first}"
 
 
-def _parse(text: str, connections: Mapping[str, Connection]) -> Place:
-    alias, _, path = text.partition("/")
-    if alias not in connections or not path:
-        expected = ", ".join(f"{each}/ENTITY" for each in connections)
-        raise ConfigError([Problem(text, "is not an entity of a connection", f"expected {expected}")])
-    return Place(alias, connections[alias], path)
-
-
 def namespace_of(place: Place) -> Namespace:
     """Return the namespace of *place*, with what the app setting has of it; raises ConfigError."""
     setting = place.connection.setting
@@ -98,15 +93,30 @@ def namespace_of(place: Place) -> Namespace:
     if end.unreached is not None:
         raise ConfigError([Problem(str(place), *end.unreached)])
     if not end.is_namespace:
-        return Namespace(place.alias, _replacement(place, os.environ.get(setting or "", "")))
+        # The local broker's namespace that replaces a broker of kind amqp.
+        found = urlsplit(os.environ.get(setting or "", ""))
+        if found.scheme != "amqp" or found.username is None:
+            hint = "use a client of the broker; this command reaches only what `busway start` puts in its place"
+            raise ConfigError([Problem(str(place), "is of kind amqp", hint)])
+        key = f"SharedAccessKeyName={unquote(found.username)};SharedAccessKey={unquote(found.password or '')}"
+        text = f"Endpoint=sb://{found.hostname}:{found.port};{key};UseDevelopmentEmulator=true"
+        return Namespace(place.alias, text)
     return Namespace.of(required_setting(setting, str(place)), os.environ, [place.path] if place.is_hub else [])
 
 
-def _replacement(place: Place, url: str) -> str:
-    """Return the connection string of the local broker's namespace that replaces a broker of kind amqp."""
-    found = urlsplit(url)
-    if found.scheme != "amqp" or found.username is None:
-        hint = "use a client of the broker; this command reaches only what `busway start` puts in its place"
-        raise ConfigError([Problem(str(place), "is of kind amqp", hint)])
-    key = f"SharedAccessKeyName={unquote(found.username)};SharedAccessKey={unquote(found.password or '')}"
-    return f"Endpoint=sb://{found.hostname}:{found.port};{key};UseDevelopmentEmulator=true"
+def tasks_named(names: Iterable[str], configuration: Configuration, option: str = "") -> list[TaskFile]:
+    """Return the tasks of these *names*, each once; raises ConfigError with every unknown one, as value of *option*."""
+    found = {name: task_named(name, configuration) for name in names}
+    expected = f"expected one of {', '.join(task.task for task in configuration.tasks)}"
+    problems = [
+        Problem(f"{option} {name}".strip(), "unknown task", expected) for name, task in found.items() if task is None
+    ]
+    if problems:
+        raise ConfigError(problems)
+    return list({task.task: task for task in found.values() if task is not None}.values())
+
+
+def single_task(name: str, configuration: Configuration, option: str = "") -> TaskFile:
+    """Return the task of this *name*; raises ConfigError."""
+    (task,) = tasks_named([name], configuration, option)
+    return task

@@ -159,10 +159,6 @@ def _ticks(text: str) -> Value:
     return date_time_offset((_moment(text) - _YEAR_ONE) // timedelta(microseconds=1) * _TICKS_PER_MICROSECOND)
 
 
-def _seconds(number: float) -> Value:
-    return time_span(round(Decimal(str(number)) * 1_000_000 * _TICKS_PER_MICROSECOND))
-
-
 def _moment(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -191,5 +187,5 @@ _READERS: Mapping[str, tuple[_Kind, Callable[..., Value]]] = {
     "uri": (str, uri),
     "datetime": (str, _milliseconds),
     "datetimeoffset": (str, _ticks),
-    "timespan": (_NUMBER, _seconds),
+    "timespan": (_NUMBER, lambda number: time_span(round(Decimal(str(number)) * 1_000_000 * _TICKS_PER_MICROSECOND))),
 }

@@ -1,4 +1,4 @@
-"""The end of a command by a signal: at once, or after what it has in hand."""
+"""How the work of a command runs: with other work, and until a signal ends it, at once or after what it has in hand."""
 
 import asyncio
 import contextlib
@@ -64,3 +64,30 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
         with contextlib.suppress(ValueError, RuntimeError):
             for number in numbers:
                 loop.remove_signal_handler(number)
+
+
+async def together(*work: Coroutine[Any, Any, object]) -> None:
+    """Run all of *work*; the first error cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for each in work:
+                group.create_task(each)
+    except ExceptionGroup as errors:
+        first: Exception = errors
+        while isinstance(first, ExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None
+
+
+async def beside[T](background: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
+    """Return what *work* returns and end *background*, whose error is raised when it comes first."""
+    tending, working = asyncio.ensure_future(background), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((tending, working), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            await tending
+        return await working
+    finally:
+        for task in (tending, working):
+            task.cancel()
+        await asyncio.gather(tending, working, return_exceptions=True)

@@ -37,7 +37,12 @@ def broken_silence(command: Callable[[], str | None]) -> Iterator[None]:
 
     After that it does so again whenever the command `waits_for` something.
     """
-    first = _seconds()
+    text = os.environ.get(SETTING)
+    try:
+        first = FIRST_SECONDS if text is None else max(float(text), 0.0)
+    except ValueError as error:
+        hint = "expected the seconds of silence after which a command says what it waits for"
+        raise ConfigError([Problem(SETTING, f"got {text!r}", hint)]) from error
     streams = sys.stdout, sys.stderr
     has_ended = threading.Event()
     _Silence.subject, _Silence.since = "", time.monotonic()
@@ -48,15 +53,6 @@ def broken_silence(command: Callable[[], str | None]) -> Iterator[None]:
     finally:
         has_ended.set()
         sys.stdout, sys.stderr = streams
-
-
-def _seconds() -> float:
-    text = os.environ.get(SETTING)
-    try:
-        return FIRST_SECONDS if text is None else max(float(text), 0.0)
-    except ValueError as error:
-        hint = "expected the seconds of silence after which a command says what it waits for"
-        raise ConfigError([Problem(SETTING, f"got {text!r}", hint)]) from error
 
 
 class _Listener:

@@ -10,18 +10,17 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Seque
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+from azure.core.exceptions import ResourceExistsError
 
 from busway import PACKAGES, ROOT
 from cli.children import Child
-from cli.concurrency import beside, together
 from cli.local_faults import PID_FILE
 from cli.node_packages import node_modules
+from cli.signals import beside, together
 from shared.ends.namespace import ADMINISTRATION_SUFFIX
-
-if TYPE_CHECKING:
-    from cli.local_services.event_grid import EventGrid
 
 _AZURITE = Path("azurite/dist/src/azurite.js")
 _READY_SECONDS = 60.0
@@ -119,21 +118,33 @@ async def running_stack(
         storage_string = await _storage_connection_string(azurite)
         settings |= dict.fromkeys(replaced.stores, storage_string)
         if replaced.queues:
-            await asyncio.to_thread(_create_queues, storage_string, replaced.queues)
+            # Import lazily: only configurations with storage queues need this SDK.
+            from shared.ends.storage_queue.clients import synchronous_service
+
+            with synchronous_service("storage", {"storage": storage_string}) as service:
+                for queue in replaced.queues:
+                    with contextlib.suppress(ResourceExistsError):
+                        await asyncio.to_thread(service.create_queue, queue)
         if replaced.topics:
             names = sorted({each for found in replaced.topics.values() for each in found})
             kafka = await started("kafka", [sys.executable, "-m", "cli.local_services.kafka", *names], ROOT, packages)
             (line,) = await kafka.matches(r"^ready (\S+)$", 1, _READY_SECONDS)
             settings |= dict.fromkeys(replaced.topics, line[1])
             others.append(kafka)
-        grids = {setting: await ends.enter_async_context(_event_grid()) for setting in replaced.webhooks}
+        grids: dict[str, Any] = {}
+        for setting in replaced.webhooks:
+            # Import lazily: only configurations with Event Grid need a web server.
+            from cli.local_services.event_grid import EventGrid
+
+            grids[setting] = await ends.enter_async_context(EventGrid(token_urlsafe()))
         settings |= {setting: grid.setting() for setting, grid in grids.items()}
         administered = {f"{setting}{ADMINISTRATION_SUFFIX}": address for setting, address in administration.items()}
         environment = {**settings, **administered, "AzureWebJobsStorage": storage_string, **packages}
         if folder is not None:
             environment["BUSWAY_CONFIG"] = str(folder)
         # A host that was killed starts again at the same address.
-        ports = [] if port else ["--http-port", str(_free_port())]
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            ports = [] if port else ["--http-port", str(server.getsockname()[1])]
         host = await started("host", [*busway("host"), *ports], app, environment, logs / PID_FILE)
         (line,) = await host.matches(r"^ready(.*)$", 1, _READY_SECONDS)
         http = host.match(r"^http (\S+)$")
@@ -143,12 +154,6 @@ async def running_stack(
                 await grid.subscribe_at(name, f"{address}/api/events/{name}")
         status = None if http is None else f"{http[1]}/api/status"
         yield Stack((azurite, broker, *others, host), settings, storage_string, line[1].split(), administration, status)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 def amqp_url(connection_string: str) -> str:
@@ -167,25 +172,6 @@ def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
     keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
     ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
     return ["node", str(node_modules() / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
-
-
-def _event_grid() -> "EventGrid":
-    # Import lazily: only configurations with Event Grid need a web server.
-    from cli.local_services.event_grid import EventGrid
-
-    return EventGrid(token_urlsafe())
-
-
-def _create_queues(storage: str, queues: Collection[str]) -> None:
-    # Import lazily: only configurations with storage queues need this SDK.
-    from azure.core.exceptions import ResourceExistsError
-
-    from shared.ends.storage_queue.clients import synchronous_service
-
-    with synchronous_service("storage", {"storage": storage}) as service:
-        for queue in queues:
-            with contextlib.suppress(ResourceExistsError):
-                service.create_queue(queue)
 
 
 async def _storage_connection_string(azurite: Child) -> str:

@@ -47,8 +47,9 @@ def _lines(status: Status, width: int, *, everything: bool, has_color: bool) -> 
     name_width = max(min(longest, room), min(_NARROWEST, room), 4)
     yield _row("task", _HEADINGS, name_width).rstrip()
     for task in shown:
-        line = _row(_shortened(task.task, name_width), _cells(task), name_width).rstrip()
-        yield _colored(line, task.state) if has_color else line
+        name = task.task if len(task.task) <= name_width else f"{task.task[: name_width - 1]}…"
+        line, color = _row(name, _cells(task), name_width).rstrip(), _COLORS.get(task.state)
+        yield typer.style(line, fg=color) if has_color and color is not None else line
     if quiet:
         yield f"and {len(quiet)} idle tasks with nothing to report (--all shows them)"
     yield from _reasons(status, tasks, width, everything=everything)
@@ -113,7 +114,9 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
             alike.setdefault((task.state, task.reason), []).append(task)
     blocks = []
     for (state, reason), same in alike.items():
-        blocks.append(f"{_names(same)} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}")
+        more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
+        names = ", ".join(task.task for task in same[:_MOST_NAMED]) + more
+        blocks.append(f"{names} {'is' if len(same) == 1 else 'are'} {state}{_since(same, status)}: {reason}")
         if same[0].remedy is not None:
             blocks.append(f"  What to do: {same[0].remedy}. More: busway docs alert-{state}")
     blocks += [
@@ -135,12 +138,9 @@ def _reasons(status: Status, tasks: Sequence[TaskStatus], width: int, *, everyth
         for reason, names in by_reason.items()
         if reason not in general and reason not in {why for _, why in alike}
     ]
-    if status.reconciliation is not None:
-        found = status.reconciliation
-        blocks.append(f"last reconciliation, {found.day}: {found.verdict}. {found.sentence} {found.page}")
-    if status.last_hour is not None:
-        found = status.last_hour
-        blocks.append(f"last hour, {found.day}: {found.verdict}. {found.sentence} {found.page}")
+    for what, found in (("last reconciliation", status.reconciliation), ("last hour", status.last_hour)):
+        if found is not None:
+            blocks.append(f"{what}, {found.day}: {found.verdict}. {found.sentence} {found.page}")
     blocks += status.notes
     if blocks:
         yield ""
@@ -157,11 +157,10 @@ def _heartbeats(tasks: Sequence[TaskStatus], status: Status, *, everything: bool
     for task in tasks:
         for heartbeat in task.heartbeats:
             if heartbeat.missed:
-                when = (
-                    "no heartbeat has"
-                    if heartbeat.arrived is None
-                    else f"for {_ago(heartbeat.arrived, status)} no heartbeat has"
-                )
+                when = "no heartbeat has"
+                if heartbeat.arrived is not None:
+                    passed = datetime.fromisoformat(status.time) - datetime.fromisoformat(heartbeat.arrived)
+                    when = f"for {duration(max(passed.total_seconds(), 0.0))} {when}"
                 often = f"one every {duration(heartbeat.every)}"
                 yield f"{task.task} misses heartbeats: {when} reached {heartbeat.target} ({often}): {heartbeat.reason}"
             elif heartbeat.arrived is not None and heartbeat.latency is not None and task.state is not State.PAUSED:
@@ -179,11 +178,6 @@ def _latency(seconds: float) -> str:
     return duration(seconds) if seconds >= 1 else f"{round(seconds * 1000)} ms"
 
 
-def _names(tasks: Sequence[TaskStatus]) -> str:
-    named = ", ".join(task.task for task in tasks[:_MOST_NAMED])
-    return named if len(tasks) <= _MOST_NAMED else f"{named} and {len(tasks) - _MOST_NAMED} more"
-
-
 def _since(tasks: Sequence[TaskStatus], status: Status) -> str:
     times = [task.since for task in tasks if task.since is not None]
     if not times:
@@ -193,17 +187,3 @@ def _since(tasks: Sequence[TaskStatus], status: Status) -> str:
     except (ValueError, TypeError):
         return f" since {times[0]}"  # a time that somebody wrote by hand
     return f" for {duration(max(seconds, 0.0))}"
-
-
-def _ago(time: str, status: Status) -> str:
-    seconds = (datetime.fromisoformat(status.time) - datetime.fromisoformat(time)).total_seconds()
-    return duration(max(seconds, 0.0))
-
-
-def _shortened(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width - 1]}…"
-
-
-def _colored(line: str, state: State) -> str:
-    color = _COLORS.get(state)
-    return line if color is None else typer.style(line, fg=color)

@@ -38,8 +38,7 @@ def checkpoints(
     import asyncio
     import os
 
-    from cli.checkpoints.blobs import opened_store
-    from cli.checkpoints.hub_checkpoints import HubCheckpoints
+    from cli.checkpoints.hub_checkpoints import HubCheckpoints, opened_store
     from cli.hub_reader import hub_of
     from cli.output import print_only_shown
     from shared.errors import ConfigError, Problem

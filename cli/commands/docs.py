@@ -28,8 +28,16 @@ def docs(
     asked = " ".join(words or [])
     known = pages()
     text = text_of(asked, known)
+    if text is not None and sys.stdout.isatty():
+        # As a terminal can show it.
+        from rich.markdown import Markdown
+
+        from cli.output import console
+
+        console().print(Markdown(text, hyperlinks=False))
+        return
     if text is not None:
-        _print_page(text)
+        typer.echo(text, nl=False)
         return
     remedy = remedy_for(asked)
     if remedy is not OTHERWISE:
@@ -45,15 +53,3 @@ def docs(
         print_wrapped(f"{place}: {line}")
     if len(found) > _MOST_LINES:
         typer.echo(f"and {len(found) - _MOST_LINES} more lines: add words", err=True)
-
-
-def _print_page(text: str) -> None:
-    """Print Markdown as it is, and on a terminal as a terminal can show it."""
-    if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
-        return
-    from rich.markdown import Markdown
-
-    from cli.output import console
-
-    console().print(Markdown(text, hyperlinks=False))

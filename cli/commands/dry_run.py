@@ -95,9 +95,8 @@ async def _tried(
     import os
 
     from cli.dry_run.line import batches_of, dry_task, try_batches
-    from cli.dry_run.recorded_messages import read_messages, save
-    from cli.dry_run.source_messages import source_messages
-    from cli.tasks import single_task
+    from cli.dry_run.messages import read_messages, save, source_messages
+    from cli.places import single_task
     from shared.clock import SystemClock
     from shared.errors import ConfigError, Problem
     from shared.tasks.files import load

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,11 +82,15 @@ def switch(
 
         busway failover switch east --yes
     """
+    from cli.failover.configuration import ROLES
     from cli.failover.report import print_changes, print_reload
     from cli.output import print_only_shown
 
     failover = _opened(config, renewed_serial)
-    roles = _roles(role, failover.site(site))
+    roles = dict.fromkeys(role or ROLES, failover.site(site))
+    for name in roles:
+        if name not in ROLES:
+            raise typer.BadParameter(f"{name!r}: unknown role, expected {' or '.join(ROLES)}", param_hint="--role")
     state = failover.register.read()
     lines = failover.changes(site, roles, state, force=force)
     if yes:
@@ -227,12 +230,3 @@ def _opened(folder: Path, renewed_serial: int | None = None) -> "Failover":
     from shared.clock import SystemClock
 
     return open_failover(folder, SystemClock(), renewed_serial)
-
-
-def _roles(names: Sequence[str] | None, site: str) -> dict[str, str]:
-    from cli.failover.configuration import ROLES
-
-    for name in names or ():
-        if name not in ROLES:
-            raise typer.BadParameter(f"{name!r}: unknown role, expected {' or '.join(ROLES)}", param_hint="--role")
-    return dict.fromkeys(names or ROLES, site)

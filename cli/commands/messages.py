@@ -181,9 +181,8 @@ def resend(
     import os
     from datetime import UTC, datetime
 
-    from cli.letters.edits import edits_of
     from cli.letters.resend import resend as resend_letters
-    from cli.letters.selection import selection
+    from cli.letters.selection import edits_of, selection
     from shared.resend.options import Options
     from shared.resend.places import Scene
     from shared.resend.routing import duplicate_windows, guarded, routing_of

@@ -24,6 +24,6 @@ def new(
         cd my-replicator && busway check && busway start --port 0
 
     """
-    from cli.project.new_project import write_project
+    from cli.project.project import write_project
 
     write_project(folder, example)

@@ -29,6 +29,6 @@ def package(
 
         cd build/app && func azure functionapp publish APP --python
     """
-    from cli.project.app_folder import write_package
+    from cli.project.project import write_package
 
     write_package(config, out)

@@ -111,7 +111,7 @@ def resume(
 
 def _print_switches(tasks: list[str], config: Path, *, is_pause: bool) -> None:
     from cli.pause.tasks import az_commands
-    from cli.tasks import tasks_named
+    from cli.places import tasks_named
     from shared.tasks.files import load
 
     for command in az_commands(tasks_named(tasks, load(config)), is_pause=is_pause):

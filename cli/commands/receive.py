@@ -4,14 +4,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cli.options import Folder
-
-if TYPE_CHECKING:
-    from cli.places import Place
 
 
 def receive(
@@ -45,34 +42,28 @@ def receive(
     busway receive east/events/Subscriptions/application
     """
     from cli.places import check_session, open_place
+    from shared.ends.kind import Holds
 
     with open_place(place, config) as entity:
         check_session(entity, session)
-        found = _receive(entity, session, wait, dead_letter, with_position=position)
+        holds, found = entity.connection.end.holds, 0
+        if holds in (Holds.TEXTS, Holds.RECORDS):
+            from cli.kafka_receive import records
+            from cli.queue_texts import text_lines
+
+            for line in text_lines(entity, wait) if holds is Holds.TEXTS else records(entity, wait):
+                typer.echo(line)
+                found += 1
+        elif entity.is_hub:
+            from cli import hub_receive
+
+            found = asyncio.run(hub_receive.receive_events(entity, wait, _show, with_position=position))
+        else:
+            from cli import bus_receive
+
+            found = asyncio.run(bus_receive.receive(entity, session, wait, dead_letter, _show))
     if not found:
         typer.echo(f"nothing in {place}")
-
-
-def _receive(place: "Place", session: str | None, wait: float, dead_letter: str | None, *, with_position: bool) -> int:
-    from shared.ends.kind import Holds
-
-    holds = place.connection.end.holds
-    if holds in (Holds.TEXTS, Holds.RECORDS):
-        from cli.kafka_receive import records
-        from cli.queue_texts import text_lines
-
-        found = 0
-        for line in text_lines(place, wait) if holds is Holds.TEXTS else records(place, wait):
-            typer.echo(line)
-            found += 1
-        return found
-    if place.is_hub:
-        from cli import hub_receive
-
-        return asyncio.run(hub_receive.receive_events(place, wait, _show, with_position=with_position))
-    from cli import bus_receive
-
-    return asyncio.run(bus_receive.receive(place, session, wait, dead_letter, _show))
 
 
 def _show(lines: Sequence[str]) -> None:

@@ -75,9 +75,9 @@ def replay(
     from cli.files import locked
     from cli.letters.selection import filter_of
     from cli.output import print_only_shown
+    from cli.places import single_task
     from cli.replay import report
     from cli.replay.plan import check_finished, lock_of, new_plan, resumed_plan
-    from cli.tasks import single_task
     from shared.tasks.files import load
 
     configuration = load(config)

@@ -34,7 +34,16 @@ def text(what: str) -> str:
 def _content(what: str) -> dict[str, Any]:
     match what:
         case "status":
-            return _status()
+            import msgspec
+
+            from shared.journal.trace_document import MessageTrace
+            from shared.resend.model import DeadLetterReport, LetterDetail, LetterList, ResendOrder, ResendStep
+            from shared.status.model import History, Status
+
+            kinds = (Status, History, DeadLetterReport, LetterList, LetterDetail, MessageTrace, ResendOrder, ResendStep)
+            schemas, components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+            title = "The status of an app, and what else its dashboard reads and sends"
+            return {"title": title, "anyOf": list(schemas), "$defs": components}
         case "task":
             from shared.tasks.journal_models import file_schema
 
@@ -56,16 +65,3 @@ def _content(what: str) -> dict[str, Any]:
 
             return FailoverFile.model_json_schema()
     raise ValueError(f"{what}: there is no such schema")
-
-
-def _status() -> dict[str, Any]:
-    import msgspec
-
-    from shared.journal.trace_document import MessageTrace
-    from shared.resend.model import DeadLetterReport, LetterDetail, LetterList, ResendOrder, ResendStep
-    from shared.status.model import History, Status
-
-    answers = (Status, History, DeadLetterReport, LetterList, LetterDetail, MessageTrace, ResendOrder, ResendStep)
-    schemas, components = msgspec.json.schema_components(answers, ref_template="#/$defs/{name}")
-    title = "The status of an app, and what else its dashboard reads and sends"
-    return {"title": title, "anyOf": list(schemas), "$defs": components}

@@ -50,9 +50,10 @@ def send(
 
     busway send west/events hello --id a --property colour=red
     """
-    given = [*bodies, identity or "", session or "", key or "", *(properties or [])]
-    if not all(map(_is_unicode, given)):
-        raise ConfigError([Problem(place, "a body, id or property is not UTF-8", "expected text")])
+    try:
+        "".join([*bodies, identity or "", session or "", key or "", *(properties or [])]).encode()
+    except UnicodeEncodeError as error:  # the shell has given bytes that are not UTF-8
+        raise ConfigError([Problem(place, "a body, id or property is not UTF-8", "expected text")]) from error
     properties_by_name = dict(_property(text) for text in properties or [])
     ids: list[str | None] = [identity] * len(bodies)
     if identity is not None and len(bodies) > 1:
@@ -85,26 +86,16 @@ def send(
 def _message(
     body: str, identity: str | None, session: str | None, key: str | None, properties: Mapping[str, int | str]
 ) -> "Outgoing":
-    from shared.amqp.sections import Sections
+    from cli.composed import composed, outgoing
     from shared.amqp.values import int_, long, string
-    from shared.message.arrival import Arrival, Origin
-    from shared.message.message import Message
-    from shared.protocols import Outgoing
 
-    message = Message(Sections(), Arrival(Origin("", "")))
-    message.body = body.encode()
-    message.message_id = None if identity is None else string(identity)
-    message.session_id = session
-    if key is not None:
-        message.set_annotations({"x-opt-partition-key": string(key)})
     # A number that fits is an int, as Microsoft's SDK sends it.
-    message.set_properties(
-        {
-            name: string(value) if isinstance(value, str) else (int_ if -_INT <= value < _INT else long)(value)
-            for name, value in properties.items()
-        }
-    )
-    return Outgoing(message.encode(), *message.envelope())
+    values = {
+        name: string(value) if isinstance(value, str) else (int_ if -_INT <= value < _INT else long)(value)
+        for name, value in properties.items()
+    }
+    message = composed(body.encode(), values, message_id=identity, session_id=session, partition_key=key)
+    return outgoing(message)
 
 
 async def _send(place: "Place", messages: "Sequence[Outgoing]", folder: Path) -> None:
@@ -150,12 +141,3 @@ def _property(text: str) -> tuple[str, int | str]:
     if len(value) < _DIGITS and value.isascii() and value.isdecimal() and str(int(value)) == value:
         return name, int(value)
     return name, value
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether the shell has given text, and not bytes that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

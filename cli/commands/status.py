@@ -49,10 +49,10 @@ def status(
 
     import msgspec
 
+    from cli.places import tasks_named
     from cli.signals import run_until_signalled
     from cli.silence import waits_for
     from cli.status_text import status_text
-    from cli.tasks import tasks_named
     from shared.assembly.status import StatusReader
     from shared.status.model import EXIT_CODES, Health, Status
     from shared.tasks.files import load

@@ -1,6 +1,5 @@
 """`busway trace`: every hop of one message, from the journals."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -55,12 +54,17 @@ def trace(
     busway trace order-4711 --from 2026-11-20
     """
     from cli.hop_text import as_document, as_text
-    from cli.journal import files_downloaded_before, journal_files
+    from cli.journal import files_downloaded_before, hours_between, journal_files
     from cli.output import print_problems
     from shared.journal.hops import hops
     from shared.journal.search import search
 
-    hours = _hours(first, last)
+    end = datetime.now(UTC) if last is None else _hour("--to", last, of_day=23)
+    begin = end - timedelta(hours=24) if first is None else _hour("--from", first, of_day=0)
+    hours = hours_between(begin, end)
+    if not 0 < len(hours) <= _MOST_HOURS:
+        hint = f"choose a --from before --to, and at most {_MOST_HOURS // 24} days"
+        raise ConfigError([Problem(f"{begin:%Y-%m-%dT%H} to {end:%Y-%m-%dT%H}", f"has {len(hours):,} hours", hint)])
     unreachable: list[TargetUnavailable] = []
     try:
         files = journal_files(journal, folder, hours)
@@ -79,18 +83,6 @@ def trace(
         raise typer.Exit(_UNREACHABLE)
     if not way:
         raise typer.Exit(_NOT_FOUND)
-
-
-def _hours(first: str | None, last: str | None) -> Sequence[str]:
-    from cli.journal import hours_between
-
-    end = datetime.now(UTC) if last is None else _hour("--to", last, of_day=23)
-    begin = end - timedelta(hours=24) if first is None else _hour("--from", first, of_day=0)
-    hours = hours_between(begin, end)
-    if not 0 < len(hours) <= _MOST_HOURS:
-        hint = f"choose a --from before --to, and at most {_MOST_HOURS // 24} days"
-        raise ConfigError([Problem(f"{begin:%Y-%m-%dT%H} to {end:%Y-%m-%dT%H}", f"has {len(hours):,} hours", hint)])
-    return hours
 
 
 def _hour(option: str, text: str, *, of_day: int) -> datetime:

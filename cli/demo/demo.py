@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -12,19 +12,18 @@ from pathlib import Path
 from rich.console import Console
 
 from busway import ROOT
-from cli.concurrency import beside, together
 from cli.demo import messages
-from cli.demo.consumers import Consumers, set_aside
+from cli.demo.applications import Consumers, feed, set_aside
 from cli.demo.exact_types import keep_encoded_messages
 from cli.demo.expectations import foreign_receipts, judge
-from cli.demo.messages import EAST, WEST, Sample, read_templates
+from cli.demo.messages import EAST, WEST, Pattern, Sample, read_templates
 from cli.demo.observations import Observations, Watch
 from cli.demo.report import print_report
-from cli.demo.sender import feed
 from cli.files import free_folder
 from cli.local_app import introduction
 from cli.node_packages import node_modules
 from cli.output import console, print_problems
+from cli.signals import beside, together
 from cli.spark import check_spark, run_job
 from cli.stack import Stack, running_stack
 from shared.errors import ConfigError
@@ -78,58 +77,45 @@ async def _run(samples: Sequence[Sample], console: Console, logs: Path, *, keep:
 
 async def _exchange(samples: Sequence[Sample], stack: Stack, console: Console, logs: Path) -> bool:
     started = time.monotonic()
-    sites = _sites(stack)
+    sites = {site: stack.connection_strings[site.upper()] for site in (WEST, EAST)}
     with Watch(console, samples) as watch:
         observations = Observations(samples, watch.arrived)
 
         async def feed_and_wait() -> float:
-            await _feed(samples, stack, watch)
-            await _wait(observations)
+            # On all sites and to all entities at once, at rates that make them end together.
+            senders = []
+            for (site, _), group in groupby(sorted(samples, key=_origin_of), lambda each: _origin_of(each)[:2]):
+                mine = list(group)
+                pause = len(samples) / _MESSAGES_PER_SECOND / len(mine)
+                senders.append(feed(sites[site], mine, pause, watch.sent))
+            await together(*senders)
+            while not observations.is_complete:
+                observations.progressed.clear()
+                try:
+                    async with asyncio.timeout(_STALLED_SECONDS):
+                        await observations.progressed.wait()
+                except TimeoutError:
+                    break
             seconds = time.monotonic() - started
             await asyncio.sleep(_QUIET_SECONDS)
             return seconds
 
         consuming = (Consumers(site, string, observations).run() for site, string in sites.items())
         seconds = await beside(together(*consuming), feed_and_wait())
-    others = foreign_receipts(observations) + list(_journalled(logs / "host.log"))
+    others = foreign_receipts(observations)
+    with (logs / "host.log").open(encoding="utf-8") as lines:
+        # The host's decisions to withhold or reject a message; the demo expects none.
+        records = (line.partition("busway.journal: ") for line in lines)
+        others += [
+            f"the journal reports a message that was not sent: {each.strip()}" for _, is_it, each in records if is_it
+        ]
     for found in await asyncio.gather(*(set_aside(site, string) for site, string in sites.items())):
         others += found
     return print_report(console, judge(observations), others, len(samples), seconds)
 
 
-def _sites(stack: Stack) -> dict[str, str]:
-    return {site: stack.connection_strings[site.upper()] for site in (WEST, EAST)}
-
-
-async def _feed(samples: Sequence[Sample], stack: Stack, watch: Watch) -> None:
-    """Send on all sites and to all entities at once, at rates that make them end together."""
-    seconds = len(samples) / _MESSAGES_PER_SECOND
-    senders = []
-    in_groups = sorted(samples, key=lambda sample: (sample.site, sample.pattern, sample.number))
-    for (site, _), group in groupby(in_groups, lambda sample: (sample.site, sample.pattern)):
-        mine = list(group)
-        senders.append(feed(_sites(stack)[site], mine, seconds / len(mine), watch.sent))
-    await together(*senders)
-
-
-async def _wait(observations: Observations) -> None:
-    """Return when everything has arrived, or nothing has for a while."""
-    while not observations.is_complete:
-        observations.progressed.clear()
-        try:
-            async with asyncio.timeout(_STALLED_SECONDS):
-                await observations.progressed.wait()
-        except TimeoutError:
-            return
-
-
-def _journalled(log: Path) -> Iterator[str]:
-    """Yield the host's decisions to withhold or reject a message; the demo expects none."""
-    with log.open(encoding="utf-8") as lines:
-        for line in lines:
-            _, found, record = line.partition("busway.journal: ")
-            if found:
-                yield f"the journal reports a message that was not sent: {record.strip()}"
+def _origin_of(sample: Sample) -> tuple[str, Pattern, int]:
+    return sample.site, sample.pattern, sample.number
 
 
 def _around(stack: Stack, logs: Path) -> str:

@@ -25,7 +25,7 @@ def keep_encoded_messages() -> None:
     vars(_receiver_async)["decode_payload"] = _decode_and_keep
 
 
-def encoded(message: ServiceBusReceivedMessage) -> bytes:
+def kept_bytes(message: ServiceBusReceivedMessage) -> bytes:
     """Return the bytes of *message*; raises TypeError if it was received before `keep_encoded_messages`."""
     decoded = message._message  # noqa: SLF001 - the seam, see above
     if not isinstance(decoded, KeptMessage):

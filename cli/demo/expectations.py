@@ -62,17 +62,21 @@ def judge(observations: Observations) -> list[Verdict]:
             verdict = verdicts.setdefault((sample.pattern, way), Verdict(sample.pattern, way))
             receipts = arrived.pop((sample.message_id, delivery.place), [])
             _count(verdict, sample, delivery, receipts, observations)
-        _blame_strays(verdict, sample, arrived)
+        # Where it is not expected.
+        for site in (sample.site, PAIR[sample.site]):
+            for entity in ENTITIES[sample.pattern]:
+                for receipt in arrived.get((sample.message_id, Place(site, entity)), ()):
+                    _blame_extra(verdict, sample, receipt)
     for verdict in verdicts.values():
         if verdict.pattern is Pattern.ALL_ACTIVE:
             _check_order(verdict, observations)
-    return sorted(verdicts.values(), key=_place_in_report)
 
+    def place(verdict: Verdict) -> tuple[object, ...]:
+        # Copies before messages that stayed, shorter ways before longer.
+        way = verdict.way
+        return (list(Pattern).index(verdict.pattern), way.endswith(AS_SENT), len(way), not way.startswith(WEST), way)
 
-def _place_in_report(verdict: Verdict) -> tuple[object, ...]:
-    """Return a sort key: copies before messages that stayed, shorter ways before longer."""
-    way = verdict.way
-    return (list(Pattern).index(verdict.pattern), way.endswith(AS_SENT), len(way), not way.startswith(WEST), way)
+    return sorted(verdicts.values(), key=place)
 
 
 def foreign_receipts(observations: Observations) -> list[str]:
@@ -114,14 +118,6 @@ def _count(
     lag = _lag(sample, receipts[0].message, observations) if delivery.is_copy else None
     if lag is not None:
         verdict.lags.append(lag)
-
-
-def _blame_strays(verdict: Verdict, sample: Sample, arrived: Mapping[tuple[str, Place], Sequence[Receipt]]) -> None:
-    """Record receipts of *sample* at places where it is not expected."""
-    for site in (sample.site, PAIR[sample.site]):
-        for entity in ENTITIES[sample.pattern]:
-            for receipt in arrived.get((sample.message_id, Place(site, entity)), ()):
-                _blame_extra(verdict, sample, receipt)
 
 
 def _blame_extra(verdict: Verdict, sample: Sample, receipt: Receipt) -> None:

@@ -54,7 +54,12 @@ def changes(sample: Sample, message: Message, *, is_copy: bool) -> Iterator[str]
             stamp = properties.pop(name, None)
             if stamp is None or not _is_as_expected(stamp, expected):
                 problem = "is missing" if stamp is None else f"is {_kind(stamp)} {stamp.payload!r}"
-                yield f"stamp {name} {problem}, expected {_text(expected)}"
+                text = (
+                    f"a string like {expected.pattern}"
+                    if isinstance(expected, re.Pattern)
+                    else f"{expected.kind} {expected.payload!r}"
+                )
+                yield f"stamp {name} {problem}, expected {text}"
     yield from (f"property {name} ({_kind(value)}) was not sent" for name, value in properties.items())
 
 
@@ -115,12 +120,6 @@ def _is_as_expected(stamp: Value, expected: _Expected) -> bool:
     if isinstance(expected, re.Pattern):
         return stamp.kind == "string" and expected.fullmatch(str(stamp.payload)) is not None
     return content(stamp) == content(expected)
-
-
-def _text(expected: _Expected) -> str:
-    if isinstance(expected, re.Pattern):
-        return f"a string like {expected.pattern}"
-    return f"{expected.kind} {expected.payload!r}"
 
 
 def _kind(value: Value) -> str:

@@ -1,14 +1,15 @@
 """What the demo sends: real bodies, under new ids, each with every property type."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from cli.dry_run.recorded_messages import written
+from cli.dry_run.messages import written
 from cli.message_file import Line, read_messages_in
 from cli.property_types import EXAMPLES
 from shared.amqp.codec import encode
@@ -137,9 +138,11 @@ def webhook_templates(file: Path) -> list[Template]:
     return [_webhook(event["name"], example) for event in events for example in event["examples"]]
 
 
-def _webhook(name: str, example: Mapping[str, object]) -> Template:
+def _webhook(name: str, example: Mapping[str, Any]) -> Template:
     action = example.get("action")
-    session_id = next(_owners(example), name)
+    # A session for each repository, organization or sender.
+    owners = ((example.get("repository") or {}).get("full_name"), (example.get("organization") or {}).get("login"))
+    session_id = str(next(filter(None, (*owners, (example.get("sender") or {}).get("login"))), name))
     return Template(
         body=json.dumps(example, separators=(",", ":"), ensure_ascii=False).encode(),
         session_id=session_id[:MAX_IDENTIFIER_CHARACTERS],
@@ -150,14 +153,6 @@ def _webhook(name: str, example: Mapping[str, object]) -> Template:
         to="applications",
         reply_to=f"replies/{name}",
     )
-
-
-def _owners(example: Mapping[str, object]) -> Iterator[str]:
-    """Yield the possible session ids of a webhook: its repository, its organization, its sender."""
-    for owner, name in (("repository", "full_name"), ("organization", "login"), ("sender", "login")):
-        about = example.get(owner)
-        if isinstance(about, Mapping) and isinstance(about.get(name), str):
-            yield about[name]
 
 
 # A message of the Standard tier has at most 256 KB, 64 KB of them headers and properties; the stamps need some of it.

@@ -112,8 +112,12 @@ class Watch(Bars):
         """Show the progress of *samples* on *console*."""
         totals: Counter[str] = Counter(_sending(sample) for sample in samples)
         totals.update(_arriving(delivery.place) for sample in samples for delivery in deliveries(sample))
-        self._totals = totals
-        super().__init__(console, dict(sorted(totals.items())), self._text)
+
+        def text(counts: Mapping[str, int]) -> str:
+            sent, arrived = (f"{_sum(counts, word):,} of {_sum(totals, word):,}" for word in (_SENT, _GOT))
+            return f"sent {sent}, arrived {arrived}"
+
+        super().__init__(console, dict(sorted(totals.items())), text)
 
     def __exit__(self, *_: object) -> None:
         """Stop the display, and print the counts at the end."""
@@ -127,10 +131,6 @@ class Watch(Bars):
     def arrived(self, place: Place) -> None:
         """Count a message that has arrived at *place* as expected."""
         self.advance(_arriving(place), 1)
-
-    def _text(self, counts: Mapping[str, int]) -> str:
-        sent, arrived = (f"{_sum(counts, word):,} of {_sum(self._totals, word):,}" for word in (_SENT, _GOT))
-        return f"sent {sent}, arrived {arrived}"
 
 
 def _sum(counts: Mapping[str, int], word: str) -> int:

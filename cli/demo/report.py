@@ -27,7 +27,12 @@ def print_report(
     console: Console, verdicts: Sequence[Verdict], others: Sequence[str], count: int, seconds: float
 ) -> bool:
     """Print the verdict on the *count* messages sent, the tables and what differs; return whether nothing does."""
-    differences = [line for verdict in verdicts for line in _differences(verdict)] + list(others)
+    differences = []
+    for verdict in verdicts:
+        for what, about in verdict.differences.items():
+            more = f" (and {len(about) - 1} more)" if len(about) > 1 else ""
+            differences.append(f"{verdict.pattern}, {verdict.way}: {about[0]}{more}: {what}")
+    differences += others
     console.print()
     if differences:
         number = len(others) + sum(len(about) for verdict in verdicts for about in verdict.differences.values())
@@ -41,7 +46,11 @@ def print_report(
     console.print()
     console.print(_counts(verdicts))
     console.print()
-    console.print(_lags(verdicts))
+    lags = _table("p50", "p95", "p99", first="lag in ms")
+    for verdict in _with_titles(lags, [verdict for verdict in verdicts if verdict.lags]):
+        hundredths = quantiles([*verdict.lags, *verdict.lags[: len(verdict.lags) == 1]], n=100, method="inclusive")
+        lags.add_row(f"  {verdict.way}", *(f"{hundredths[percent - 1]:.0f}" for percent in (50, 95, 99)))
+    console.print(lags)
     if note := _carried_by_tasks(verdicts):
         console.print(f"\n{note}")
     return not differences
@@ -89,13 +98,6 @@ def _counts(verdicts: Sequence[Verdict]) -> Table:
     return table
 
 
-def _lags(verdicts: Sequence[Verdict]) -> Table:
-    table = _table("p50", "p95", "p99", first="lag in ms")
-    for verdict in _with_titles(table, [verdict for verdict in verdicts if verdict.lags]):
-        table.add_row(f"  {verdict.way}", *_percentiles(verdict.lags))
-    return table
-
-
 def _table(*columns: str, first: str = "") -> Table:
     """Return a table that fits 80 columns, also with 100,000 messages."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
@@ -112,16 +114,5 @@ def _with_titles(table: Table, verdicts: Sequence[Verdict]) -> Iterator[Verdict]
         yield from same
 
 
-def _differences(verdict: Verdict) -> Iterator[str]:
-    for what, about in verdict.differences.items():
-        others = f" (and {len(about) - 1} more)" if len(about) > 1 else ""
-        yield f"{verdict.pattern}, {verdict.way}: {about[0]}{others}: {what}"
-
-
 def _count(number: int) -> Text:
     return Text(str(number), style="bold red" if number else "")
-
-
-def _percentiles(lags: Sequence[int]) -> list[str]:
-    hundredths = quantiles([*lags, *lags[:1]] if len(lags) == 1 else lags, n=100, method="inclusive")
-    return [f"{hundredths[percent - 1]:.0f}" for percent in (50, 95, 99)]

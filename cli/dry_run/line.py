@@ -4,14 +4,15 @@ A dry run of a task: the app's own pipeline, observed at every step, with output
 Only editors that write to a store need to know that it is a dry run: `shared.editors.options.TaskFacts.dry_run`.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 
+from cli.dry_run.messages import RecordedMessage
 from cli.dry_run.observer import Observer, Step
-from cli.dry_run.recorded_messages import RecordedMessage
 from shared.assembly.pipelines import assemble
 from shared.clock import Clock
 from shared.errors import BuswayError, MessageRejected
@@ -60,16 +61,11 @@ def batches_of(
     batches: dict[tuple[str | None, str | None], list[bytes]] = {}
     for content, partition in found:
         where = None if file.source.hub is None else partition or _HUB_PARTITION
-        session = _session(content, origin) if file.source.sessions else None
+        session = None
+        with contextlib.suppress(MessageRejected):
+            session = Message.received(content, origin).session_id if file.source.sessions else None
         batches.setdefault((where, session), []).append(content)
     return [(partition, contents) for (partition, _), contents in batches.items()]
-
-
-def _session(content: bytes, origin: Origin) -> str | None:
-    try:
-        return Message.received(content, origin).session_id
-    except MessageRejected:
-        return None
 
 
 async def try_batches(task: Task, batches: Sequence[tuple[str | None, Sequence[bytes]]], clock: Clock) -> list[Result]:
@@ -93,16 +89,11 @@ async def _try_batch(task: Task, partition: str | None, contents: Sequence[bytes
     records = iter(journal.records)
     results = []
     for index, content in enumerate(contents):
-        ends = list(islice(records, counts[index]))
-        results.append(Result(content, _arrival(content, origin), partition, observer.steps.get(index, ()), ends))
+        ends, arrival = list(islice(records, counts[index])), None
+        with contextlib.suppress(MessageRejected):
+            arrival = Message.received(content, origin).arrival
+        results.append(Result(content, arrival, partition, observer.steps.get(index, ()), ends))
     return results
-
-
-def _arrival(content: bytes, origin: Origin) -> Arrival | None:
-    try:
-        return Message.received(content, origin).arrival
-    except MessageRejected:
-        return None
 
 
 class NoOutput:

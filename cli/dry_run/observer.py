@@ -59,14 +59,15 @@ class Observer:
         waiting = [*batch.waiting(State.RECEIVED), *batch.waiting(State.ROUTED)]
         before = [_Before(item, message, _copy(message)) for item, message in waiting]
         pending = step.run(batch)
-        if pending is not None:
-            return self._wait(pending, step.name, batch, before)
-        self._note(step.name, batch, before)
-        return None
+        if pending is None:
+            self._note(step.name, batch, before)
+            return None
 
-    async def _wait(self, pending: Awaitable[None], name: str, batch: Batch, before: Sequence[_Before]) -> None:
-        await pending
-        self._note(name, batch, before)
+        async def wait() -> None:
+            await pending
+            self._note(step.name, batch, before)
+
+        return wait()
 
     def _note(self, name: str, batch: Batch, before: Sequence[_Before]) -> None:
         known = {each.item for each in before}

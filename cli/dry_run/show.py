@@ -1,16 +1,53 @@
-"""The result of a dry run, as text and as JSON."""
+"""The result of a dry run, as text and as JSON: what each step changes."""
 
+import difflib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from cli.dry_run.changes import changes, diff_lines, view
 from cli.dry_run.line import Result
 from cli.dry_run.observer import Step
 from shared.errors import MessageRejected
 from shared.message.message import Message
-from shared.message.view import body_lines
+from shared.message.view import body_lines, fields
 from shared.printable import printable
-from shared.protocols import Outcome, Record
+from shared.protocols import Outcome
+
+BODY = "body"
+
+_CONTEXT_LINES = 3
+
+type View = Mapping[str, str]
+"""The fields and properties of a message by name, and the lines of its body."""
+
+
+def view(message: Message) -> dict[str, str]:
+    """Return all fields, properties and annotations of *message*, and its body."""
+    return {field.name: field.text for field in fields(message)} | {BODY: "\n".join(body_lines(message))}
+
+
+def changes(before: View, after: View) -> dict[str, tuple[str | None, str | None]]:
+    """Return the values that differ, by name: before and after, None if missing."""
+    names = sorted({**before, **after}, key=lambda name: name == BODY)
+    return {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
+
+
+def diff_lines(before: View, after: View) -> Iterator[str]:
+    """Yield the lines of a difference: `-` before, `+` after; changes of the body with the lines around them."""
+    for name, (was, now) in changes(before, after).items():
+        if name == BODY:
+            yield "  body:"
+            texts = ((was or "").split("\n"), (now or "").split("\n"))
+            for line in difflib.unified_diff(*texts, lineterm="", n=_CONTEXT_LINES):
+                if line.startswith("@@"):
+                    yield "    …"
+                elif line not in ("--- ", "+++ "):
+                    yield f"{line[0]}   {line[1:]}"
+            continue
+        if was is not None:
+            yield f"- {name}: {was}"
+        if now is not None:
+            yield f"+ {name}: {now}"
+
 
 _STEPS = {
     "restore": "restore (broker properties that an event hub carried as application properties)",
@@ -26,7 +63,10 @@ def lines(result: Result, number: int, count: int, *, with_body: bool = False) -
     yield f"message {number} of {count}: {_name(result)}"
     if with_body and result.arrival is not None:
         yield from (f"    {line}" for line in body_lines(Message.received(result.content, result.arrival.origin)))
-    for step, which in zip(result.steps, _which(result.steps), strict=True):
+    times, seen = Counter(step.name for step in result.steps), Counter[str]()
+    for step in result.steps:
+        seen[step.name] += 1  # of several parts of the message
+        which = "" if times[step.name] == 1 else f", {seen[step.name]} of {times[step.name]}"
         yield from _step_lines(step, which)
     if not result.ends:
         yield "  → skipped: the task does not read this partition"
@@ -34,15 +74,13 @@ def lines(result: Result, number: int, count: int, *, with_body: bool = False) -
     for end in result.ends:
         # Do not repeat a reason that a step has shown.
         reason = "" if end.reason is None or end.reason in shown else f": {printable(end.reason)}"
-        yield f"  → {_end(end)}{reason}"
-
-
-def _which(steps: Sequence[Step]) -> Iterator[str]:
-    """Yield for each step which of several parts of the message it concerns."""
-    times, seen = Counter(step.name for step in steps), Counter[str]()
-    for step in steps:
-        seen[step.name] += 1
-        yield "" if times[step.name] == 1 else f", {seen[step.name]} of {times[step.name]}"
+        part = "" if end.part is None else f"part {end.part}: "
+        what = {
+            Outcome.SENT: f"would be sent to {end.target}",
+            Outcome.REJECTED: f"would be rejected ({end.stage}) and sent to {end.target}",
+            Outcome.RETRY: "would stay at the source",
+        }.get(end.outcome, f"would be withheld, {end.outcome}")
+        yield f"  → {part}{what}{reason}"
 
 
 def _step_lines(step: Step, which: str) -> Iterator[str]:
@@ -78,18 +116,6 @@ def _name(result: Result) -> str:
     if result.partition is not None:
         facts.append(f"partition {result.partition}")
     return ", ".join(facts)
-
-
-def _end(end: Record) -> str:
-    part = "" if end.part is None else f"part {end.part}: "
-    match end.outcome:
-        case Outcome.SENT:
-            return f"{part}would be sent to {end.target}"
-        case Outcome.REJECTED:
-            return f"{part}would be rejected ({end.stage}) and sent to {end.target}"
-        case Outcome.RETRY:
-            return f"{part}would stay at the source"
-    return f"{part}would be withheld, {end.outcome}"
 
 
 def summary(results: Sequence[Result]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from azure.core.exceptions import AzureError, HttpResponseError, ResourceNotFoundError
 
-from cli.failover.register import FailoverRefused, Register, RegisterState, check_shared_aliases
+from cli.failover.register import DnsRegister, FailoverRefused, RegisterState
 from shared.clock import Clock
 from shared.tasks.failover import SEND
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _CHANGED = "busway-changed"
 
 
-class AzureDns(Register[Mapping[str, "RecordSet"]]):
+class AzureDns(DnsRegister[Mapping[str, "RecordSet"], str]):
     """The register in a zone of Azure DNS, which publishes a change itself."""
 
     version_name = "ETag"
@@ -48,22 +48,6 @@ class AzureDns(Register[Mapping[str, "RecordSet"]]):
         self._prefix = prefix
         self._clock = clock
 
-    def _changes(
-        self,
-        content: Mapping[str, "RecordSet"],  # noqa: ARG002 - the state has what matters of it
-        roles: Mapping[str, str],
-        state: RegisterState,
-    ) -> list[str]:
-        check_shared_aliases(self._aliases, state.active, roles)
-        for site in set(roles.values()):
-            self._check(site)
-        lines = {
-            self._aliases[role]: f"{self._aliases[role]} CNAME {self._names[state.active[role]]} -> {self._names[site]}"
-            for role, site in roles.items()
-            if state.active[role] != site
-        }
-        return list(lines.values())
-
     def _point(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str]) -> None:
         done: list[str] = []
         for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
@@ -88,28 +72,28 @@ class AzureDns(Register[Mapping[str, "RecordSet"]]):
             raise FailoverRefused(f"{self.where}: {alias} was not changed, {_describe(error)}{before}") from error
 
     def _content(self) -> dict[str, "RecordSet"]:
-        return {alias: self._record_set(alias) for alias in self._aliases.values()}
-
-    def _record_set(self, alias: str) -> "RecordSet":
-        try:
-            return self._client.record_sets.get(self._resource_group, self._zone, self._relative(alias), "CNAME")
-        except AzureError as error:
-            raise FailoverRefused(f"{self.where}: {alias} CNAME cannot be read, {_describe(error)}") from error
+        found: dict[str, RecordSet] = {}
+        for alias in self._aliases.values():
+            try:
+                get = self._client.record_sets.get
+                found[alias] = get(self._resource_group, self._zone, self._relative(alias), "CNAME")
+            except AzureError as error:
+                raise FailoverRefused(f"{self.where}: {alias} CNAME cannot be read, {_describe(error)}") from error
+        return found
 
     def _state(self, content: Mapping[str, "RecordSet"]) -> RegisterState:
         active = {}
         for role, alias in self._aliases.items():
             record = content[alias].cname_record
             target = _plain("" if record is None else record.cname or "")
-            active[role] = self._site_of(alias, target, self._names)
+            active[role] = self._site_of(alias, target)
         # A failback waits for publishers, so the time of their record counts.
         written = (content[self._aliases[SEND]].metadata or {}).get(_CHANGED)
         version = " ".join(str(each.etag) for each in content.values())
         changed = datetime.fromisoformat(written) if written else None
         return RegisterState(active, max(each.ttl or 0 for each in content.values()), version, changed)
 
-    def _check(self, site: str) -> None:
-        """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""
+    def _check(self, content: Mapping[str, "RecordSet"], site: str) -> None:  # noqa: ARG002 - the others are asked for
         name = f"{self._prefix}.{self._names[site]}"
         if not name.endswith(f".{self._zone}"):
             return

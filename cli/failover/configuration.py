@@ -100,42 +100,31 @@ def _register(file: FailoverFile, folder: Path, clock: Clock, renewed_serial: in
     names = {site: each.name for site, each in file.sites.items() if each.name is not None}
     if file.zone is not None:
         return ZoneFile(folder / file.zone.file, file.zone.origin, file.aliases, names, file.prefix)
-    if file.azure_dns is not None:
-        return _azure_dns(file, names, clock)
+    if (place := file.azure_dns) is not None:
+        try:
+            from azure.mgmt.dns import DnsManagementClient
+        except ImportError as error:
+            hint = "pip install azure-mgmt-dns"
+            raise ConfigError([Problem(FAILOVER, "azure_dns needs a package that is not installed", hint)]) from error
+        return AzureDns(
+            DnsManagementClient(credential(), place.subscription),
+            resource_group=place.resource_group,
+            zone=place.zone,
+            aliases=file.aliases,
+            names=names,
+            prefix=file.prefix,
+            clock=clock,
+        )
     assert file.endpoints is not None  # noqa: S101 - the model requires one of the three
-    key = _private_key(file.endpoints.key_setting)
-    path = folder / file.endpoints.file
     days = file.endpoints.valid_days
-    validity = None if days is None else timedelta(days=days)
     return EndpointFile(
-        path,
+        folder / file.endpoints.file,
         ROLES,
         clock,
-        private_key=key,
+        private_key=_private_key(file.endpoints.key_setting),
         key=file.endpoints.key_id or "",
-        validity=validity,
+        validity=None if days is None else timedelta(days=days),
         renewed_serial=renewed_serial,
-    )
-
-
-def _azure_dns(file: FailoverFile, names: Mapping[str, str], clock: Clock) -> Register[Any]:
-    place = file.azure_dns
-    assert place is not None  # noqa: S101 - the caller has checked it
-    try:
-        from azure.mgmt.dns import DnsManagementClient
-    except ImportError as error:
-        hint = "pip install azure-mgmt-dns"
-        raise ConfigError([Problem(FAILOVER, "azure_dns needs a package that is not installed", hint)]) from error
-
-    client = DnsManagementClient(credential(), place.subscription)
-    return AzureDns(
-        client,
-        resource_group=place.resource_group,
-        zone=place.zone,
-        aliases=file.aliases,
-        names=names,
-        prefix=file.prefix,
-        clock=clock,
     )
 
 

@@ -58,7 +58,10 @@ async def inspect_all(failover: Failover, site: str, problems: list[Problem]) ->
 
 async def inspect_dead_letters(failover: Failover, sites: Iterable[str]) -> dict[str, Contents]:
     """Return the contents of the dead-letter queues of these entities at *sites*, without empty ones."""
-    queues = _dead_letter_queues(failover.file.entities)
+    entities = failover.file.entities
+    named = {entity.lower() for entity in entities}
+    queues = [f"{entity}{DEAD_LETTERS}" for entity in entities if "/$" not in entity]
+    queues = [queue for queue in queues if queue.lower() not in named]
     found = {site: await _look(failover, site, queues) for site in sites}
     return {
         site: held if isinstance(held, str) else [entity for entity in held if entity.messages]
@@ -91,13 +94,6 @@ def _why(site: str, error: TargetUnavailable) -> str:
     if cannot.__cause__ is not None and is_unavailable(cannot.__cause__):
         return f"{site} does not answer: {cannot}"
     return f"{cannot}; {site} answers: check that the entity exists, and the right to listen"
-
-
-def _dead_letter_queues(entities: Sequence[str]) -> list[str]:
-    """Return the dead-letter queues of *entities*, without those that *entities* already names."""
-    named = {entity.lower() for entity in entities}
-    queues = [f"{entity}{DEAD_LETTERS}" for entity in entities if "/$" not in entity]
-    return [queue for queue in queues if queue.lower() not in named]
 
 
 async def contents_of(place: Place, primary: str, settings: Mapping[str, str]) -> EntityContents:

@@ -101,7 +101,9 @@ class FailbackSteps:
         left = _describe_local(place, here)
         if self.shares_alias and left is not None:
             return Failback(before, found, f"{left}, and publishers use the same alias")
-        state = self._publishers_back(before)
+        roles = (SEND, RECEIVE) if self.shares_alias else (SEND,)
+        is_back = all(before.active[role] == self.primary for role in roles)
+        state = before if is_back else self._write(dict.fromkeys(roles, self.primary), before)
         if state is not before and self.register.reload_command is not None:
             advice = f"Now {self.register.reload_command}, then run it again with --wait SECONDS."
             return Failback(state, found, "publishers do not see the change yet", advice, for_a_person=True)
@@ -116,13 +118,12 @@ class FailbackSteps:
             return Failback(state, found, left)
         if state.active[RECEIVE] != self.primary:
             state = self._write({RECEIVE: self.primary}, state)
-        return Failback(state, found, _stranded(found), "Receive them there, or leave them behind with --force.")
-
-    def _publishers_back(self, state: RegisterState) -> RegisterState:
-        roles = (SEND, RECEIVE) if self.shares_alias else (SEND,)
-        if all(state.active[role] == self.primary for role in roles):
-            return state
-        return self._write(dict.fromkeys(roles, self.primary), state)
+        lines = [
+            f"the contents of {site} are unknown, {each}" if isinstance(each, str) else _describe_local(site, each)
+            for site, each in found.items()
+        ]
+        stranded = "; ".join(line for line in lines if line is not None) or None
+        return Failback(state, found, stranded, "Receive them there, or leave them behind with --force.")
 
     def _write(self, roles: Mapping[str, str], state: RegisterState) -> RegisterState:
         if self.noted is None:
@@ -163,12 +164,3 @@ def _describe_local(site: str, held: Sequence[EntityContents]) -> str | None:
     if not local:
         return None
     return f"{site} holds {sum(entity.local for entity in held)} messages that were published there: {local}"
-
-
-def _stranded(found: Mapping[str, Contents]) -> str | None:
-    """Return the messages that are left at sites without consumers, in words, None for none."""
-    lines = [
-        f"the contents of {site} are unknown, {each}" if isinstance(each, str) else _describe_local(site, each)
-        for site, each in found.items()
-    ]
-    return "; ".join(line for line in lines if line is not None) or None

@@ -78,22 +78,39 @@ class Register[Content](ABC):
     def _point(self, content: Content, roles: Mapping[str, str]) -> None:
         """Write the content with other sites for *roles*; raises FailoverRefused."""
 
-    def _site_of[N](self, alias: str, target: N, names: Mapping[str, N]) -> str:
+
+class DnsRegister[Content, N](Register[Content]):
+    """A zone, where an alias for each role points to the name of a site."""
+
+    _aliases: Mapping[str, N]
+    _names: Mapping[str, N]
+
+    def _changes(self, content: Content, roles: Mapping[str, str], state: RegisterState) -> list[str]:
+        wanted = {**state.active, **roles}
+        for role, alias in self._aliases.items():
+            for other, same in self._aliases.items():
+                if alias == same and wanted[role] != wanted[other]:
+                    raise FailoverRefused(
+                        f"{alias} is the alias for {role} and {other}: they can only be moved together; "
+                        "to move one, give each its own alias in failover.yaml"
+                    )
+        for site in dict.fromkeys(roles.values()):
+            self._check(content, site)
+        lines: dict[N, str] = {}
+        for role, site in roles.items():
+            alias, before, after = self._aliases[role], self._names[state.active[role]], self._names[site]
+            if before != after:
+                lines[alias] = f"{alias} CNAME {before} -> {after}"
+        return list(lines.values())
+
+    @abstractmethod
+    def _check(self, content: Content, site: str) -> None:
+        """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""
+
+    def _site_of(self, alias: str, target: N) -> str:
         """Return the site with the name that an alias points to; raises FailoverRefused."""
-        found = next((site for site, name in names.items() if name == target), None)
+        found = next((site for site, name in self._names.items() if name == target), None)
         if found is None:
-            expected = ", ".join(map(str, names.values()))
+            expected = ", ".join(map(str, self._names.values()))
             raise FailoverRefused(f"{self.where}: {alias} points to {target}, expected one of {expected}")
         return found
-
-
-def check_shared_aliases(aliases: Mapping[str, str], active: Mapping[str, str], roles: Mapping[str, str]) -> None:
-    """Raise FailoverRefused if only one of two roles with the same alias would move."""
-    wanted = {**active, **roles}
-    for role, alias in aliases.items():
-        for other, same in aliases.items():
-            if alias == same and wanted[role] != wanted[other]:
-                raise FailoverRefused(
-                    f"{alias} is the alias for {role} and {other}: they can only be moved together; "
-                    "to move one, give each its own alias in failover.yaml"
-                )

@@ -1,6 +1,6 @@
 """The register in a DNS zone file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +11,13 @@ import dns.rdatatype
 import dns.zone
 
 from cli.failover.atomic_file import lock, read_file, replace_file
-from cli.failover.register import FailoverRefused, Register, RegisterState, check_shared_aliases
+from cli.failover.register import DnsRegister, FailoverRefused, RegisterState
 
 # Other directives would be written as the records that they expand to.
 _DIRECTIVES = {"$ORIGIN", "$TTL"}
 
 
-class ZoneFile(Register[dns.zone.Zone]):
+class ZoneFile(DnsRegister[dns.zone.Zone, dns.name.Name]):
     """The register in a zone file; the name server must reload it after a change."""
 
     def __init__(
@@ -37,20 +37,10 @@ class ZoneFile(Register[dns.zone.Zone]):
     def _turn(self) -> AbstractContextManager[None]:
         return lock(self._path)
 
-    def _changes(self, content: dns.zone.Zone, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:
-        texts = {role: alias.to_text() for role, alias in self._aliases.items()}
-        check_shared_aliases(texts, state.active, roles)
-        lines = {}
-        for role, site in roles.items():
-            self._check(content, site)
-            before = self._names[state.active[role]]
-            after = self._names[site]
-            if before != after:
-                lines[self._aliases[role]] = f"{texts[role]} CNAME {before} -> {after}"
-        if not lines:
-            return []
-        serial = _next_serial(int(state.version))
-        return [*lines.values(), f"{self._origin} SOA serial {state.version} -> {serial}"]
+    def _changes(self, content: dns.zone.Zone, roles: Mapping[str, str], state: RegisterState) -> list[str]:
+        lines = super()._changes(content, roles, state)
+        serial = f"{self._origin} SOA serial {state.version} -> {_next_serial(int(state.version))}"
+        return [*lines, serial] if lines else []
 
     def _point(self, content: dns.zone.Zone, roles: Mapping[str, str]) -> None:
         serial = _next_serial(int(self._state(content).version))
@@ -82,15 +72,14 @@ class ZoneFile(Register[dns.zone.Zone]):
             found = content.get_rdataset(alias, dns.rdatatype.CNAME)
             if found is None:
                 raise FailoverRefused(f"{self._path}: {alias} has no CNAME record, expected the alias for {role}")
-            active[role], ttl = self._site_of(str(alias), found[0].target, self._names), max(ttl, found.ttl)
+            active[role], ttl = self._site_of(str(alias), found[0].target), max(ttl, found.ttl)
         changed = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
         return RegisterState(active, ttl, str(soa[0].serial), changed)
 
-    def _check(self, zone: dns.zone.Zone, site: str) -> None:
-        """Raise FailoverRefused for a name of this zone without SRV records: no application could use it."""
+    def _check(self, content: dns.zone.Zone, site: str) -> None:
         name = self._prefix.concatenate(self._names[site])
         is_here = name.is_subdomain(self._origin)
-        if is_here and zone.get_rdataset(name, dns.rdatatype.SRV) is None:
+        if is_here and content.get_rdataset(name, dns.rdatatype.SRV) is None:
             raise FailoverRefused(f"{self._path}: SRV record {name} is missing, expected the endpoints of {site}")
 
 

@@ -14,9 +14,8 @@ from cli.first_hour.steps import STEPS, NotTried, Scene, Step
 from cli.first_hour.way import Way, obstacle
 from cli.options import Folder
 from cli.output import print_problems, problems_of
-from cli.places import line_of
+from cli.places import line_of, tasks_named
 from cli.signals import run_until_signalled
-from cli.tasks import tasks_named
 from cli.version import build
 from shared.errors import BuswayError, ConfigError, Problem, TargetRefused
 from shared.printable import printable

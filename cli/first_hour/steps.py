@@ -92,16 +92,13 @@ async def backlog(scene: Scene) -> Found:
     arrived = await way.all_arrived(20 * scene.minute + _COLD_SECONDS)
     seconds = time.monotonic() - began
     _, status = await _ran("busway", "status", way.task.task, "--json", "--config", str(scene.folder))
-    lines = [f"{len(arrived):,} of {way.sent:,} messages arrived in {seconds:.0f} s", _instances(status)]
-    return Found(len(arrived) == way.sent, [*lines, *_twice(way, arrived)])
-
-
-def _instances(status: Sequence[str]) -> str:
     try:
         (task,) = json.loads("\n".join(status))["tasks"]
+        shown = f"{task['state']}, {task['instances']} instances have had messages, {task['lanes']} lanes"
     except (ValueError, KeyError):
-        return f"busway status: {' '.join(status)[:200]}"
-    return f"busway status: {task['state']}, {task['instances']} instances have had messages, {task['lanes']} lanes"
+        shown = " ".join(status)[:200]
+    lines = [f"{len(arrived):,} of {way.sent:,} messages arrived in {seconds:.0f} s", f"busway status: {shown}"]
+    return Found(len(arrived) == way.sent, [*lines, *_twice(way, arrived)])
 
 
 def outage(minutes: int) -> Callable[[Scene], Awaitable[Found]]:

@@ -7,15 +7,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from cli.composed import composed, outgoing
 from cli.pause.entity import ACTIVE, Entity
 from shared.amqp import sections
 from shared.amqp.codec import decode_all
-from shared.amqp.sections import Sections
 from shared.amqp.values import string
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
-from shared.message.arrival import Arrival
-from shared.message.message import Message
 from shared.protocols import Outgoing
 from shared.resend.letters import Letter
 from shared.resend.peek import peek
@@ -74,16 +72,16 @@ class Way:
         return [error for error in errors if error is not None]
 
     def _message(self, number: int, *, has_key: bool) -> Outgoing:
-        message = Message(Sections(), Arrival(self.source.origin))
-        message.body = b"{}"
-        message.message_id = string(f"{MARK}-{self._run}-{'key' * has_key}{number}")
-        message.time_to_live = _LIFE_MILLISECONDS
-        message.set_properties({MARK: string(self._run)})
-        if has_key:
-            message.set_annotations({"x-opt-partition-key": string(str(number % _KEYS))})
-        elif self.task.source.sessions:
-            message.session_id = f"{MARK}-{number % _KEYS}"
-        return Outgoing(message.encode(), *message.envelope())
+        has_session = bool(self.task.source.sessions) and not has_key
+        message = composed(
+            b"{}",
+            {MARK: string(self._run)},
+            message_id=f"{MARK}-{self._run}-{'key' * has_key}{number}",
+            time_to_live=_LIFE_MILLISECONDS,
+            partition_key=str(number % _KEYS) if has_key else None,
+            session_id=f"{MARK}-{number % _KEYS}" if has_session else None,
+        )
+        return outgoing(message)
 
     async def at_source(self) -> list[Letter]:
         """Return the messages that wait at the source."""
@@ -130,11 +128,10 @@ def obstacle(configuration: Configuration, task: TaskFile) -> str | None:
 
 def most_deliveries(letters: Iterable[Letter]) -> int:
     """Return the largest number of earlier deliveries of *letters*, 0 without any."""
-    return max(map(_deliveries, letters), default=0)
-
-
-def _deliveries(letter: Letter) -> int:
-    header = sections.split(letter.content).header
-    fields: Sequence[bytes] = list(sections.fields_of(header)) if header else []
-    found = decode_all(fields[_DELIVERY_COUNT]).payload if len(fields) > _DELIVERY_COUNT else None
-    return found if isinstance(found, int) else 0
+    most = 0
+    for letter in letters:
+        header = sections.split(letter.content).header
+        fields: Sequence[bytes] = list(sections.fields_of(header)) if header else []
+        found = decode_all(fields[_DELIVERY_COUNT]).payload if len(fields) > _DELIVERY_COUNT else None
+        most = max(most, found) if isinstance(found, int) else most
+    return most

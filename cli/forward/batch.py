@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cli.composed import outgoing
 from shared.amqp.values import string
 from shared.ends.kafka.message import TakenRecord, message_of
 from shared.errors import MessageRejected
 from shared.line.states import Stage
 from shared.message.arrival import Arrival
-from shared.message.message import Message
 from shared.message.metadata import deterministic_id, stamp
 from shared.protocols import Entry, Flush, Imprint, Journal, Outcome, Outgoing, Record
 
@@ -43,16 +43,16 @@ class Taken:
 
     def record(self, task: str, target: str) -> Record:
         """Return its outcome for the journal."""
-        is_sent, outgoing = self.outcome is Outcome.SENT, self.outgoing
+        is_sent = self.outcome is Outcome.SENT
         return Record(
             task,
             self.arrival,
-            outgoing.message_id,
+            self.outgoing.message_id,
             self.outcome,
             target,
             None if is_sent else self.reason,
             None if is_sent else self.stage,
-            outgoing.order_key,
+            self.outgoing.order_key,
             arrived=self.arrived,
             departed=self.departed,
         )
@@ -72,7 +72,7 @@ def taken(
         stamp(message)
     except MessageRejected as rejection:
         error = rejection
-    found = Taken(record.partition, record.offset, message.arrival, arrived, _outgoing(message))
+    found = Taken(record.partition, record.offset, message.arrival, arrived, outgoing(message))
     if error is not None:
         found.reject(error, Stage.STAMPED)
     elif arrived is not None:
@@ -125,7 +125,3 @@ class Batch:
             records.journal.decided([each.record(records.task, records.target) for each in share], number)
             for number, share in self._shares.items()
         ]
-
-
-def _outgoing(message: Message) -> Outgoing:
-    return Outgoing(message.encode(), *message.envelope())

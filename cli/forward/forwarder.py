@@ -6,17 +6,17 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
 import typer
 
 from cli.forward.batch import Batch, Records, Taken, taken
-from cli.kafka_consumer import GroupReader, headers_of
+from cli.kafka_consumer import GroupReader, taken_record
 from cli.places import Place
-from shared.ends.kafka.message import TakenRecord
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.line.states import Stage
 from shared.printable import printable
@@ -30,6 +30,7 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _THROTTLED_SECONDS = 120.0
 
 
+@dataclass
 class Forwarder:
     """
     Sends the records of a topic to a hub; a partition goes on when all that was read of it has its result.
@@ -37,41 +38,28 @@ class Forwarder:
     The journal has what was received before anything is sent, and the outcomes before the group goes on.
     """
 
-    def __init__(
-        self,
-        topic: Place,
-        hub: Place,
-        group: str,
-        *,
-        idle: float | None,
-        site: str,
-        output: Output,
-        reject: Callable[[str], None],
-        records: Records,
-    ) -> None:
-        """
-        Take from a *topic* for a consumer *group*, until none has come for *idle* seconds.
-
-        The cluster is *site* in the stamps of messages; *reject* writes each rejected record as a line.
-        """
-        self._topic = topic
-        self._hub = hub
-        self._group = group
-        self._idle = idle
-        self._site = site
-        self._output = output
-        self._reject = reject
-        self._records = records
-        self._numbers = itertools.count(1)
-        self._limit = asyncio.timeout_at(None)
-        self._in_hand: Batch | None = None
-        self._waits_for = ""
-        self._is_event_hub = False
-        self._is_stopping = False
-        self.is_stopped = False
-        """It ended because of `stop`, with nothing in hand."""
-        self.sent = 0
-        self.rejected = 0
+    topic: Place
+    hub: Place
+    group: str
+    _: KW_ONLY
+    idle: float | None
+    """The seconds without a record after which it ends."""
+    site: str
+    """The cluster in the stamps of messages."""
+    output: Output
+    reject: Callable[[str], None]
+    """Writes a rejected record as a line."""
+    records: Records
+    is_stopped: bool = False
+    """It ended because of `stop`, with nothing in hand."""
+    sent: int = 0
+    rejected: int = 0
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _limit: asyncio.Timeout = field(default_factory=partial(asyncio.timeout_at, None))
+    _in_hand: Batch | None = None
+    _waits_for: str = ""
+    _is_event_hub: bool = False
+    _is_stopping: bool = False
 
     def stop(self, seconds: float) -> None:
         """Make `run` end after the batch in hand, or after *seconds*; call it in the event loop."""
@@ -87,9 +75,9 @@ class Forwarder:
         """
         # librdkafka must not be closed while another thread is in it.
         with ThreadPoolExecutor(1, thread_name_prefix="busway-forward") as thread:
-            topic, loop = self._topic, asyncio.get_running_loop()
+            topic, loop = self.topic, asyncio.get_running_loop()
             setting = topic.connection.setting
-            reader = GroupReader(str(topic), setting, os.environ, topic.path, self._group, report=_print_error)
+            reader = GroupReader(str(topic), setting, os.environ, topic.path, self.group, report=_print_error)
             self._is_event_hub = reader.is_event_hub
 
             async def waiting[T](function: Callable[..., T], *arguments: object) -> T:
@@ -108,12 +96,12 @@ class Forwarder:
                     raise typer.Exit(1) from error
             finally:
                 await waiting(reader.close)
-                await self._output.close()
+                await self.output.close()
 
     async def _forward(self, reader: GroupReader, waiting: Callable[..., Any]) -> None:
         quiet_since = time.monotonic()
         while True:
-            records = [_record(each) for each in await waiting(reader.take, _MOST_RECORDS, _TAKE_SECONDS)]
+            records = [taken_record(each) for each in await waiting(reader.take, _MOST_RECORDS, _TAKE_SECONDS)]
             if self._is_stopping:
                 self.is_stopped = True
                 return  # nothing has happened with these records
@@ -125,14 +113,21 @@ class Forwarder:
                 if passed:
                     # Otherwise markers of transactions, once they are deleted, would be reported as unread records.
                     await waiting(reader.commit, passed)
-                if self._idle is not None and now - quiet_since >= self._idle:
+                if self.idle is not None and now - quiet_since >= self.idle:
                     if not await waiting(reader.is_behind):
                         return
-                    if now - quiet_since >= self._idle + _THROTTLED_SECONDS:
-                        _print_error(f"{self._topic}: ends, although the brokers keep records that they do not deliver")
+                    if now - quiet_since >= self.idle + _THROTTLED_SECONDS:
+                        _print_error(f"{self.topic}: ends, although the brokers keep records that they do not deliver")
                         return
                 continue
-            self._in_hand = Batch([self._taken(record) for record in records], self._numbers)
+            messages = []
+            for record in records:
+                journal, topic = self.records.journal, self.topic.path
+                found, error = taken(record, self.site, topic, journal, is_event_hub=self._is_event_hub)
+                if error is not None:
+                    self._set_aside(found, error)
+                messages.append(found)
+            self._in_hand = Batch(messages, self._numbers)
             await self._process(self._in_hand, reader, waiting)
             self._in_hand = None
 
@@ -149,26 +144,18 @@ class Forwarder:
                 await waiting(reader.wait, pause, lambda was=was_stopping: self._is_stopping and not was)
                 pause = _SHORTEST_PAUSE if self._is_stopping else min(2 * pause, _LONGEST_PAUSE)
 
-        await hold("the journal", partial(_written, batch.received(self._records)))
+        await hold("the journal", partial(_written, batch.received(self.records)))
         # The member that has a lost partition now sends it.
         await hold("the hub", lambda: self._send(batch.unsent(reader.lost)))
-        await hold("the journal", partial(_written, batch.decided(self._records)))
+        await hold("the journal", partial(_written, batch.decided(self.records)))
         await hold("the topic", lambda: waiting(reader.commit, batch.next_offsets()))
-
-    def _taken(self, record: TakenRecord) -> Taken:
-        found, error = taken(
-            record, self._site, self._topic.path, self._records.journal, is_event_hub=self._is_event_hub
-        )
-        if error is not None:
-            self._set_aside(found, error)
-        return found
 
     async def _send(self, messages: Sequence[Taken]) -> BuswayError | None:
         """Return why some must be sent again, None if all have their outcome."""
         if not messages:
             return None
         outgoing = [message.outgoing for message in messages]
-        answers = await self._output.send(self._hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
+        answers = await self.output.send(self.hub.path, outgoing, timeout_seconds=_SEND_SECONDS)
         reason = None
         for message, answer in zip(messages, answers, strict=True):
             if answer is None:
@@ -182,9 +169,9 @@ class Forwarder:
         return reason
 
     def _set_aside(self, message: Taken, error: MessageRejected) -> None:
-        place = {"topic": self._topic.path, "partition": message.partition, "offset": message.offset}
+        place = {"topic": self.topic.path, "partition": message.partition, "offset": message.offset}
         fault = {"reason": error.reason, "description": error.description}
-        self._reject(json.dumps({**place, **fault, "message": base64.b64encode(message.outgoing.content).decode()}))
+        self.reject(json.dumps({**place, **fault, "message": base64.b64encode(message.outgoing.content).decode()}))
         self.rejected += 1
 
 
@@ -205,10 +192,3 @@ async def _written(flushes: list[Flush]) -> BuswayError | None:
 
 def _print_error(line: str) -> None:
     typer.echo(line, err=True)
-
-
-def _record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-kafka
-    _, time_ = message.timestamp()
-    return TakenRecord(
-        message.partition(), message.offset(), time_, message.key(), message.value(), headers_of(message)
-    )

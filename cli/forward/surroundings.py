@@ -43,28 +43,21 @@ def surroundings(configuration: Configuration, topic: Place, hub: Place, task: s
             expected = " or ".join(kind.name for kind in kinds() if kind.holds is holds)
             raise ConfigError([Problem(str(place), f"is of kind {place.connection.kind}, expected {expected}")])
     configuration = without_journal(configuration, os.environ)
-    _check_task(task, configuration)
-    outputs = open_outputs(_needed(configuration, hub.alias), os.environ)
+    aliases = {hub.alias}
+    if configuration.journal is not None:
+        if not re.fullmatch(NAME, task):
+            hint = "choose another one with --task: letters, digits, _ and -"
+            raise ConfigError([Problem(task, "cannot be a name in the journal", hint)])
+        if task in {task.task for task in configuration.tasks} | {tap.task for tap in configuration.taps}:
+            raise ConfigError([Problem(task, "is a task of the configuration", "choose another name with --task")])
+        if configuration.journal.event_hub is not None:
+            aliases.add(configuration.journal.event_hub.connection)
+    # Of the hub, and of a journal in a hub.
+    connections = {alias: configuration.connections[alias] for alias in aliases}
+    outputs = open_outputs(replace(configuration, connections=connections), os.environ)
     journals = Journals(configuration, os.environ, sink=sink_of(configuration, outputs))
     records = Records(journals.named(task), task, f"{configuration.site(hub.alias)}/{hub.path}")
     return Surroundings(outputs.pop(hub.alias), records, [*outputs.values(), journals])
-
-
-def _check_task(task: str, configuration: Configuration) -> None:
-    if configuration.journal is None:
-        return
-    if not re.fullmatch(NAME, task):
-        hint = "choose another one with --task: letters, digits, _ and -"
-        raise ConfigError([Problem(task, "cannot be a name in the journal", hint)])
-    if task in {task.task for task in configuration.tasks} | {tap.task for tap in configuration.taps}:
-        raise ConfigError([Problem(task, "is a task of the configuration", "choose another name with --task")])
-
-
-def _needed(configuration: Configuration, hub: str) -> Configuration:
-    """Return the configuration with the connections that are sent to: of the hub, and of a journal in a hub."""
-    journal = configuration.journal.event_hub if configuration.journal is not None else None
-    aliases = {hub} if journal is None else {hub, journal.connection}
-    return replace(configuration, connections={alias: configuration.connections[alias] for alias in aliases})
 
 
 @contextlib.contextmanager

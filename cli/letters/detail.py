@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from cli.dry_run.changes import BODY, view
+from cli.dry_run.show import BODY, view
 from cli.durations import age_text
 from cli.hop_text import as_text
 from cli.journal import hours_between, journal_files

@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -63,31 +62,24 @@ def exported_keys(file: Path, place: Place) -> set[str]:
 def exported_letters(file: Path, place: Place, selection: Selection) -> Iterator[Letter]:
     """Yield the selected messages of *place* in an exported file, in its order; raises ConfigError."""
     wanted = str(place).lower()
-    for number, content in _objects(file):
-        if str(content[WHERE].get("entity")).lower() != wanted:
-            continue
-        try:
-            letter = Letter.at(place, bytes_in(content, "raw"))
-        except ValueError as error:
-            raise ConfigError([Problem(f"{file}: line {number}", str(error))]) from error
-        if letter.key is not None and selection.takes(letter):
-            yield letter
-        if selection.is_complete:
-            return
-
-
-def _objects(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the number of each line of an exported file and its object; raises ConfigError."""
     if explorer_messages(file) is not None:
         found = "is a file of ServiceBusExplorer, which has neither the types of messages nor the entity that had them"
         hint = "write one with busway dead export; busway try --messages reads this one"
         raise ConfigError([Problem(str(file), found, hint)])
     for number, line in lines_of(file):
+        where = f"{file}: line {number}"
         try:
-            content = {**line_in(line)}
+            content = line_in(line)
+            known = content.get(WHERE)
+            if not isinstance(known, Mapping) or "raw" not in content:
+                hint = "expected a file of busway dead export"
+                raise ConfigError([Problem(where, "is not an exported message", hint)])
+            if str(known.get("entity")).lower() != wanted:
+                continue
+            letter = Letter.at(place, bytes_in(content, "raw"))
         except ValueError as error:
-            raise ConfigError([Problem(f"{file}: line {number}", str(error))]) from error
-        if not isinstance(content.get(WHERE), Mapping) or "raw" not in content:
-            hint = "expected a file of busway dead export"
-            raise ConfigError([Problem(f"{file}: line {number}", "is not an exported message", hint)])
-        yield number, content
+            raise ConfigError([Problem(where, str(error))]) from error
+        if letter.key is not None and selection.takes(letter):
+            yield letter
+        if selection.is_complete:
+            return

@@ -13,7 +13,6 @@ from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
 from cli.silence import waits_for
 from shared.ends.service_bus.internals import condition_of
-from shared.ends.service_bus.management import ManagementConnection
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of
 from shared.resend.options import PATIENCE_SECONDS, Options
@@ -77,26 +76,18 @@ async def _batches_deleted(place: Place, before: datetime) -> int | None:
 
     with progress("deleted", None) as advance, stopped_by_signals(stop):
         async with management_of(place, os.environ) as connection:
-            try:
-                while not is_stopped and (count := await _delete(connection, place, before, is_first=not deleted)):
-                    deleted += count
-                    advance(count)
-            except _NoBatchesError:
-                return deleted or None
+            while not is_stopped:
+                try:
+                    count = await connection.delete_batch(_AT_ONCE, before, _TIMEOUT_SECONDS)
+                except (AzureError, OSError) as error:
+                    condition = condition_of(error)
+                    if condition in _CANNOT or (not deleted and condition == _WITHOUT_REASON):
+                        return deleted or None
+                    seen = type(error).__name__ + (f" ({condition})" if condition else "")
+                    problem = f"{place}: its messages cannot be deleted, {seen}, though some may be gone; {CHECK}"
+                    raise TargetUnavailable(problem) from error
+                if not count:
+                    break
+                deleted += count
+                advance(count)
     return deleted
-
-
-class _NoBatchesError(Exception):
-    """The service does not delete batches of the entity."""
-
-
-async def _delete(connection: ManagementConnection, place: Place, before: datetime, *, is_first: bool) -> int:
-    try:
-        return await connection.delete_batch(_AT_ONCE, before, _TIMEOUT_SECONDS)
-    except (AzureError, OSError) as error:
-        condition = condition_of(error)
-        if condition in _CANNOT or (is_first and condition == _WITHOUT_REASON):
-            raise _NoBatchesError from error
-        seen = type(error).__name__ + (f" ({condition})" if condition else "")
-        problem = f"{place}: its messages cannot be deleted, {seen}, though some may be gone; {CHECK}"
-        raise TargetUnavailable(problem) from error

@@ -86,15 +86,15 @@ def _print_singly(letter: Letter, peeked: PeekedMessage, groups: Groups, form: F
         state = None if peeked.is_active else state_of(peeked)
         typer.echo(message_line(letter.content, {"number": letter.number, "state": state}))
         return
-    typer.echo(_line(letter, now) + _cut(letter.reason if place.has_reasons else _state(letter, peeked), _LONGEST_LAST))
-
-
-def _state(letter: Letter, peeked: PeekedMessage) -> str:
-    """Return the state of a message, of a scheduled one the time at which it is due."""
+    last = letter.reason if place.has_reasons else state_of(peeked)
     due = None if letter.message is None else letter.message.arrival.scheduled_time
-    if not peeked.is_scheduled or due is None:
-        return state_of(peeked)
-    return f"due {datetime.fromtimestamp(due / 1000, UTC):%m-%d %H:%M} UTC"
+    if not place.has_reasons and peeked.is_scheduled and due is not None:
+        last = f"due {datetime.fromtimestamp(due / 1000, UTC):%m-%d %H:%M} UTC"
+    age = letter.age(now)
+    number = "-" if letter.number is None else str(letter.number)
+    identity, session = _cut(letter.message_id or "-", _LONGEST_ID), _cut(letter.session_id or "-", _LONGEST_SESSION)
+    cells = f"{'-' if age is None else age_text(age):<6}  {identity:<{_LONGEST_ID}}  {session:<{_LONGEST_SESSION}}"
+    typer.echo(f"{number:>8}  {cells}  {_cut(last, _LONGEST_LAST)}")
 
 
 def lines(found: Groups) -> Iterator[str]:
@@ -126,15 +126,6 @@ def lines(found: Groups) -> Iterator[str]:
 
 
 _HEADING = f"{'number':>8}  {'age':<6}  {'message id':<{_LONGEST_ID}}  {'session':<{_LONGEST_SESSION}}  "
-
-
-def _line(letter: Letter, now: datetime) -> str:
-    """Return one message as a line of a list, without its last column."""
-    age = letter.age(now)
-    number = "-" if letter.number is None else str(letter.number)
-    identity, session = _cut(letter.message_id or "-", _LONGEST_ID), _cut(letter.session_id or "-", _LONGEST_SESSION)
-    ago = "-" if age is None else age_text(age)
-    return f"{number:>8}  {ago:<6}  {identity:<{_LONGEST_ID}}  {session:<{_LONGEST_SESSION}}  "
 
 
 def _ages(group: Group[Any]) -> str:

@@ -1,7 +1,7 @@
 """Messages that are sent again: from an entity, or from an exported file."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
 from itertools import batched
@@ -28,7 +28,7 @@ from shared.resend.numbering import cancel_marks
 from shared.resend.options import Options
 from shared.resend.places import Scene
 from shared.resend.receiver import supply_of
-from shared.resend.run import AT_ONCE, Result, Run
+from shared.resend.run import AT_ONCE, Run
 from shared.resend.selection import Selection
 from shared.resend.source import copies
 
@@ -54,7 +54,12 @@ async def resend(
     """
     place, configuration, settings = scene
     async with contextlib.AsyncExitStack() as opened:
-        records = _ledger(scene, ledger, opened)
+        store: LedgerStore = LedgerFile(ledger_of(place) if ledger is None else Path(ledger))
+        if ledger == APP:
+            container = open_status_container(configuration, settings)
+            opened.push_async_callback(container.close)
+            store = LedgerBlob(container, place)
+        records = Ledger(store, str(place).lower())
         if yes:
             await opened.enter_async_context(records)
         is_reachable = True
@@ -71,38 +76,25 @@ async def resend(
             supply = supply_of(place, settings)
         else:
             # Each pass over the file counts its selection again.
-            letters = partial(exported_letters, file, place)
-            wanted = {letter.key or "": letter.session_id for letter in letters(replace(selection))}
+            exported = partial(exported_letters, file, place)
+            wanted = {letter.key or "": letter.session_id for letter in exported(replace(selection))}
             typer.echo(f"{messages(len(wanted))} of {place} in {file}")
-            supply = copies(_pages(letters(replace(selection))))
+
+            async def pages() -> AsyncGenerator[list[tuple[str, Letter]]]:
+                for some in batched(exported(replace(selection)), AT_ONCE, strict=False):
+                    yield [(letter.key or "", letter) for letter in some]
+
+            supply = copies(pages())
         if not yes or not wanted:
             return bool(wanted)
         outputs = await opened.enter_async_context(closing_outputs(configuration, settings))
         delivery = TargetDelivery(scene, records, edits, routing, outputs)
         result = await run_to_end(Run(supply, delivery, wanted, options), "resent", len(wanted))
-        _print_result(result, records, stays=file is not None)
+        typer.echo(f"{result.sent:>8,} sent")
+        done = "completed" if file is None else "not sent"
+        print_counts((result.sent_before, f"{done}: an earlier run had sent them"))
+        print_rest(result.gone, result.left.items())
+        counts = f"{records.count(COMPLETED):,} completed, {records.count(SENDING, SENT):,} open"
+        typer.echo(f"ledger: {records.where} ({counts})")
+        print_end(result.error, is_stopped=result.is_stopped)
         return result.is_complete and is_reachable
-
-
-def _ledger(scene: Scene, choice: str | None, opened: contextlib.AsyncExitStack) -> Ledger:
-    """Return the ledger of `--ledger`; its container is closed with *opened*."""
-    store: LedgerStore = LedgerFile(ledger_of(scene.place) if choice is None else Path(choice))
-    if choice == APP:
-        container = open_status_container(scene.configuration, scene.settings)
-        opened.push_async_callback(container.close)
-        store = LedgerBlob(container, scene.place)
-    return Ledger(store, str(scene.place).lower())
-
-
-async def _pages(letters: Iterator[Letter]) -> AsyncGenerator[list[tuple[str, Letter]]]:
-    for some in batched(letters, AT_ONCE, strict=False):
-        yield [(letter.key or "", letter) for letter in some]
-
-
-def _print_result(result: Result, ledger: Ledger, *, stays: bool) -> None:
-    typer.echo(f"{result.sent:>8,} sent")
-    print_counts((result.sent_before, f"{'not sent' if stays else 'completed'}: an earlier run had sent them"))
-    print_rest(result.gone, result.left.items())
-    counts = f"{ledger.count(COMPLETED):,} completed, {ledger.count(SENDING, SENT):,} open"
-    typer.echo(f"ledger: {ledger.where} ({counts})")
-    print_end(result.error, is_stopped=result.is_stopped)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from cli.places import Place, open_place
+from cli.places import open_place
 from shared.ends.kind import Holds
 from shared.tasks.files import Configuration
 
@@ -22,38 +22,29 @@ def is_stream(text: str, configuration: Configuration) -> bool:
 
 def print_stream(text: str, folder: Path, *, with_bodies: bool) -> None:
     """Print how many messages an entity has, or each of them; nothing is received or committed."""
+    # Each SDK takes long to import, and an entity needs only one.
     with open_place(text, folder) as place:
         if place.is_hub:
-            asyncio.run(_print_hub(place, with_bodies=with_bodies))
-        else:
-            _print_lines(place, with_bodies=with_bodies)
+            from cli.hub_receive import partition_lines, receive_events
 
+            def show(lines: Iterable[str]) -> None:
+                typer.echo("\n".join(lines))
 
-async def _print_hub(place: Place, *, with_bodies: bool) -> None:
-    # Each SDK takes long to import, and an entity needs only one.
-    from cli.hub_receive import partition_lines, receive_events
+            if with_bodies:
+                asyncio.run(receive_events(place, _WAIT_SECONDS, show, with_position=True))
+            else:
+                show([f"{place}: an event hub", *asyncio.run(partition_lines(place))])
+            return
+        from cli.kafka_receive import records
+        from cli.queue_texts import MOST_PEEKED, peeked_texts
 
-    def show(lines: Iterable[str]) -> None:
-        typer.echo("\n".join(lines))
-
-    if with_bodies:
-        await receive_events(place, _WAIT_SECONDS, show, with_position=True)
-    else:
-        show([f"{place}: an event hub", *await partition_lines(place)])
-
-
-def _print_lines(place: Place, *, with_bodies: bool) -> None:
-    from cli.kafka_receive import records
-    from cli.queue_texts import MOST_PEEKED, peeked_texts
-
-    is_queue = place.connection.end.holds is Holds.TEXTS
-    found: Iterable[str] = peeked_texts(place) if is_queue else records(place, _WAIT_SECONDS)
-    count = 0
-    for line in found:
-        count += 1
-        if with_bodies:
-            typer.echo(line)
-    if not with_bodies:
-        typer.echo(
-            f"{place}: {count:,} messages" + (", of which only the first can be seen" if count == MOST_PEEKED else "")
-        )
+        is_queue = place.connection.end.holds is Holds.TEXTS
+        found: Iterable[str] = peeked_texts(place) if is_queue else records(place, _WAIT_SECONDS)
+        count = 0
+        for line in found:
+            count += 1
+            if with_bodies:
+                typer.echo(line)
+        if not with_bodies:
+            limit = ", of which only the first can be seen" if count == MOST_PEEKED else ""
+            typer.echo(f"{place}: {count:,} messages{limit}")

@@ -19,7 +19,7 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple, Self
 
 import aiohttp
@@ -33,21 +33,7 @@ _log = logging.getLogger(__name__)
 
 ORIGIN = "eventgrid.azure.net"
 MOST_BYTES = 1024 * 1024
-SCHEDULE = tuple(
-    timedelta(**each)
-    for each in (
-        {"seconds": 10},
-        {"seconds": 30},
-        {"minutes": 1},
-        {"minutes": 5},
-        {"minutes": 10},
-        {"minutes": 30},
-        {"hours": 1},
-        {"hours": 3},
-        {"hours": 6},
-        {"hours": 12},
-    )
-)
+SCHEDULE = tuple(map(timedelta, [0] * 10, (10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200)))
 """The waits before the second attempt and the next; the last one repeats."""
 MOST_ATTEMPTS = 30
 TIME_TO_LIVE = timedelta(hours=24)
@@ -190,26 +176,19 @@ class EventGrid:
             result = await self._attempt(subscription.endpoint, event, attempt)
             if result in range(200, 300):
                 break
-            wait = SCHEDULE[min(attempt, len(SCHEDULE)) - 1]
-            reason = self._end(subscription, published, attempt, result, wait)
+            wait, reason = SCHEDULE[min(attempt, len(SCHEDULE)) - 1], None
+            if result in _NEVER_AGAIN:
+                reason = f"the webhook answered {result}"
+            elif attempt >= subscription.attempts:
+                reason = "MaxDeliveryAttemptsExceeded"
+            elif self._clock.now() + wait - published > subscription.time_to_live:
+                reason = "TimeToLiveExceeded"
             if reason is not None:
                 _log.warning("%s: an event is dead-lettered after %d attempts", subscription.endpoint, attempt)
                 subscription.dead_letters.append(DeadLetter(event, reason, attempt))
                 break
             await self._sleep(wait.total_seconds())
         del subscription.waiting[number]
-
-    def _end(
-        self, subscription: Subscription, published: datetime, attempt: int, result: int | str, wait: timedelta
-    ) -> str | None:
-        """Return why an event is not delivered again, None if it is."""
-        if result in _NEVER_AGAIN:
-            return f"the webhook answered {result}"
-        if attempt >= subscription.attempts:
-            return "MaxDeliveryAttemptsExceeded"
-        if self._clock.now() + wait - published > subscription.time_to_live:
-            return "TimeToLiveExceeded"
-        return None
 
     async def _attempt(self, endpoint: str, event: bytes, attempt: int) -> int | str:
         """Return the status of the answer, or what happened instead of one."""

@@ -38,21 +38,16 @@ class Entity:
             if _status(found) != before:
                 return _status(found)
             found.status = after
-            self._update(client, found)
+            if isinstance(found, SubscriptionProperties):
+                client.update_subscription(self._source.topic or "", found)
+            else:
+                client.update_queue(found)
             return _status(self._get(client))
 
     def _get(self, client: "ServiceBusAdministrationClient") -> "QueueProperties | SubscriptionProperties":
         if self._source.queue is not None:
             return client.get_queue(self._source.queue)
         return client.get_subscription(self._source.topic or "", self._source.subscription or "")
-
-    def _update(
-        self, client: "ServiceBusAdministrationClient", properties: "QueueProperties | SubscriptionProperties"
-    ) -> None:
-        if isinstance(properties, SubscriptionProperties):
-            client.update_subscription(self._source.topic or "", properties)
-        else:
-            client.update_queue(properties)
 
 
 def _status(properties: "QueueProperties | SubscriptionProperties") -> str:

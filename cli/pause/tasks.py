@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -10,12 +11,13 @@ import typer
 from cli.output import print_only_shown, print_problems, problems_of
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
+from cli.places import tasks_named
 from cli.signals import run_until_signalled
 from cli.silence import waits_for
-from cli.tasks import tasks_named
 from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable
+from shared.status.store import StatusStore
 from shared.tasks.files import Configuration, load
 from shared.tasks.journal_models import TapFile
 from shared.tasks.models import TaskFile
@@ -43,7 +45,27 @@ def steer(
     files = tasks_named(tasks, configuration)
     waits_for("the storage of the status")
     _check(configuration, files, closes=closes)
-    results = run_until_signalled(_all(configuration, files, work, uses_source=uses_source))
+
+    async def one(file: TaskFile, store: StatusStore) -> bool:
+        source = file.source
+        connection = configuration.connections[source.connection]
+        has_status = uses_source and source.hub is None and connection.is_namespace
+        entity = Entity(source, connection) if has_status else None
+        try:
+            say = partial(_say, file.task)
+            return await work(Steering(file.task, store, entity, say))
+        except BuswayError as error:
+            print_problems(f"{file.task}: {problem}" for problem in problems_of(error))
+            return False
+
+    async def every() -> Sequence[bool]:
+        store = open_store(configuration, os.environ)
+        try:
+            return await asyncio.gather(*(one(file, store) for file in files))
+        finally:
+            await store.close()
+
+    results = run_until_signalled(every())
     if results is None:
         print_problems(["Interrupted. Run the command again for the rest, or `busway resume` to undo it."])
         return _CANCELLED
@@ -52,34 +74,8 @@ def steer(
     return 0 if all(results) else 1
 
 
-async def _all(
-    configuration: Configuration,
-    files: Sequence[TaskFile],
-    work: Callable[[Steering], Awaitable[bool]],
-    *,
-    uses_source: bool,
-) -> Sequence[bool]:
-    store = open_store(configuration, os.environ)
-
-    async def one(file: TaskFile) -> bool:
-        source = file.source
-        connection = configuration.connections[source.connection]
-        has_status = uses_source and source.hub is None and connection.is_namespace
-        entity = Entity(source, connection) if has_status else None
-
-        def say(text: str) -> None:
-            typer.echo(printable(f"{file.task}: {text}"))
-
-        try:
-            return await work(Steering(file.task, store, entity, say))
-        except BuswayError as error:
-            print_problems(f"{file.task}: {problem}" for problem in problems_of(error))
-            return False
-
-    try:
-        return await asyncio.gather(*(one(file) for file in files))
-    finally:
-        await store.close()
+def _say(task: str, text: str) -> None:
+    typer.echo(printable(f"{task}: {text}"))
 
 
 def _check(configuration: Configuration, files: Sequence[TaskFile], *, closes: bool) -> None:

@@ -40,12 +40,6 @@ def az(*arguments: str) -> str:
     raise (TargetRefused if any(each in done.stderr for each in _REFUSED) else TargetUnavailable)(text)
 
 
-def known_functions(app: App, run: Callable[..., str] = az) -> set[str]:
-    """Return the names of the functions that Azure knows; raises as `az`."""
-    listed = json.loads(run("functionapp", "function", "list", *_place(app), "--output", "json") or "[]")
-    return {str(each["name"]).rpartition("/")[2] for each in listed}
-
-
 def await_functions(
     app: App,
     expected: Sequence[str],
@@ -61,9 +55,12 @@ def await_functions(
     A passing error of Azure counts as a look without a result; raises TargetRefused.
     """
     left = seconds
+    subscription = ("--subscription", app.subscription) if app.subscription else ()
+    place = ("--resource-group", app.resource_group, "--name", app.name, *subscription)
     while True:
         try:
-            known = known_functions(app, run)
+            listed = json.loads(run("functionapp", "function", "list", *place, "--output", "json") or "[]")
+            known = {str(each["name"]).rpartition("/")[2] for each in listed}
         except TargetUnavailable as error:
             say(str(error))
             known = set()
@@ -78,20 +75,11 @@ def await_functions(
             say(f"{app.name}: Azure does not know {', '.join(missing)}; it knows {', '.join(sorted(known)) or 'none'}")
             return False
         say(f"{app.name}: {len(missing)} of {len(expected)} functions are unknown to Azure; syncing")
-        _sync(app, run, say)
+        try:
+            name = run("functionapp", "show", *place, "--query", "id", "--output", "tsv").strip()
+            run("rest", "--method", "post", "--url", f"{name}/host/default/sync?api-version={_API}")
+        except TargetUnavailable as error:
+            # It answers so while the host starts.
+            say(str(error))
         sleep(min(_LOOK_SECONDS, left))
         left -= _LOOK_SECONDS
-
-
-def _sync(app: App, run: Callable[..., str], say: Callable[[str], None]) -> None:
-    try:
-        place = run("functionapp", "show", *_place(app), "--query", "id", "--output", "tsv").strip()
-        run("rest", "--method", "post", "--url", f"{place}/host/default/sync?api-version={_API}")
-    except TargetUnavailable as error:
-        # It answers so while the host starts.
-        say(str(error))
-
-
-def _place(app: App) -> tuple[str, ...]:
-    subscription = ("--subscription", app.subscription) if app.subscription else ()
-    return ("--resource-group", app.resource_group, "--name", app.name, *subscription)

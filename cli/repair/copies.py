@@ -61,20 +61,16 @@ class Contents:
                     text = f"has more than {_MAX_MESSAGES} messages, too many for a repair to read"
                     raise TargetUnavailable(f"{place}: {text}")
                 # The journal has no digests of one that cannot be read either.
-                if letter.message is not None and not peeked.is_scheduled:
-                    found._add(letter.content, letter.message, imprinter)
+                if letter.message is None or peeked.is_scheduled:
+                    continue
+                with contextlib.suppress(Malformed):
+                    imprint = imprinter.arriving(letter.message)
+                    if letter.number is not None:
+                        found._by_number[letter.number] = letter.content
+                    properties = None if imprint.property_digest is None else imprint.property_digest.hex()
+                    copy = (letter.content, imprint.body_digest.hex(), properties)
+                    found._by_id.setdefault(imprint.message_id, []).append(copy)
         return found
-
-    def _add(self, content: bytes, message: Message, imprinter: Imprinter) -> None:
-        try:
-            imprint = imprinter.arriving(message)
-        except Malformed:
-            return
-        if message.arrival.sequence_number is not None:
-            self._by_number[message.arrival.sequence_number] = content
-        properties = None if imprint.property_digest is None else imprint.property_digest.hex()
-        digests = (imprint.body_digest.hex(), properties)
-        self._by_id.setdefault(imprint.message_id, []).append((content, *digests))
 
     def numbered(self, missing: Missing) -> Copy | None:
         """Return the message itself, by its sequence number."""

@@ -101,15 +101,8 @@ def read(path: Path) -> tuple[list[Missing], int]:
             found = f"has version {head['manifest']}, expected {' or '.join(map(str, _VERSIONS))}"
             raise ConfigError([Problem(str(path), found, "use the version of Busway that wrote it")])
         if head["messages"] != len(rows):
-            raise ConfigError(
-                [
-                    Problem(
-                        str(path),
-                        f"has {len(rows)} of {head['messages']} messages",
-                        "the file is incomplete: copy it again",
-                    )
-                ]
-            )
+            found = f"has {len(rows)} of {head['messages']} messages"
+            raise ConfigError([Problem(str(path), found, "the file is incomplete: copy it again")])
         return [Missing.of(row) for row in rows], head["missing"] - len(rows)
     except (OSError, ValueError, LookupError, TypeError) as error:
         hint = "expected the repair.jsonl of a run of busway reconcile"

@@ -71,7 +71,8 @@ class Repair(PipelineDelivery):
         ):
             if is_sending:
                 return await self.send_all(messages)
-            await self._show(messages)
+            async for _ in self._copies(messages):
+                self._report(Report(self._case.missing, State.FOUND, f"in {name_of(self._case.copy)}"))
             return None
 
     async def send_all(self, messages: Iterable[Missing]) -> BuswayError | None:
@@ -91,11 +92,6 @@ class Repair(PipelineDelivery):
             self._case, task = found, self.tasks[missing.task]
             content = as_it_entered(found.copy, missing, task, found.only_for, self.ledger.clock.now())
             yield [(missing.key, Letter(content, found.copy.place))]
-
-    async def _show(self, manifest: Iterable[Missing]) -> None:
-        """Report where the copies are, and send none."""
-        async for _ in self._copies(manifest):
-            self._report(Report(self._case.missing, State.FOUND, f"in {name_of(self._case.copy)}"))
 
     async def prepare(self, key: str, letter: Letter) -> PreparedMessage | str:
         """Return a copy for the pipeline of its task, or that the task has failed too often."""

@@ -1,6 +1,7 @@
 """The search for copies of missing messages, and what is to happen with each."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -49,27 +50,22 @@ class Case(NamedTuple):
     """The targets that lack it, none for all."""
 
 
+@dataclass
 class Search:
     """Looks for copies, each in the entities that may have one."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        settings: Mapping[str, str],
-        places: Sequence[Place],
-        ledger: Ledger,
-        *,
-        sends_expired: bool,
-        consumer_group: str | None,
-    ) -> None:
-        """Look in *places* too, and in hubs with *consumer_group*, by default that of the task."""
-        self._configuration = configuration
-        self._settings = settings
-        self._places = places
-        self._ledger = ledger
-        self._sends_expired = sends_expired
-        self._consumer_group = consumer_group
-        self._tasks = {task.task: task for task in configuration.tasks}
+    configuration: Configuration
+    settings: Mapping[str, str]
+    places: Sequence[Place]
+    """Where to look too."""
+    ledger: Ledger
+    _: KW_ONLY
+    sends_expired: bool
+    consumer_group: str | None
+    """Reads hubs; None for that of the task."""
+
+    def __post_init__(self) -> None:
+        self._tasks = {task.task: task for task in self.configuration.tasks}
         self._contents_by_place: dict[tuple[str, Place], Contents] = {}
 
     async def look_for(self, missing: Missing) -> Case | Report:
@@ -82,29 +78,39 @@ class Search:
         lacking = self._lacking(task, missing, there)
         is_there = bool(there) and not lacking
         # What an interrupted repair has sent gets its records, as if it was sent now, if there is a copy.
-        if is_there and self._ledger.state(missing.key) not in OPEN:
+        if is_there and self.ledger.state(missing.key) not in OPEN:
             return as_it_is_there(missing, there)
         stays = None if is_there else await self._reason_to_leave(task, missing, lacking)
         if stays is not None:
             return stays
-        copy = await self._copy(task, missing)
+        copy = None
+        if task.source.hub is not None:
+            copy = await event(self.configuration, task, self.settings, missing, self.consumer_group)
+            names = f"the retained events of {self.configuration.site(task.source.connection)}/{task.source.hub}"
+        else:
+            taps = [tap.source for tap in self.configuration.taps if tap.task in missing.taps]
+            tapped = [place_at(tap.connection, tap.entity, self.configuration) for tap in taps if tap.hub is None]
+            places = dict.fromkeys([*dead_letters_of(task, self.configuration), *tapped, *self.places])
+            names = ", ".join(map(str, places)) or "any entity: its source has no dead-letter queue; use --copies"
+            for place in places:
+                copy = copy or (await self._contents(task, place)).alike(missing)
         if copy is not None:
             return Case(missing, copy, there, lacking)
         if is_there:
             return as_it_is_there(missing, there)
-        return Report(missing, State.LOST, f"not found in {self._names_of_places(task, missing)}")
+        return Report(missing, State.LOST, f"not found in {names}")
 
     def _reason_to_skip(self, missing: Missing) -> Report | None:
         """Return the reason why this repair must not send a message, or None."""
-        if self._ledger.state(missing.key) in DONE:
-            return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self._ledger.where})")
-        if missing.has_expired and not self._sends_expired:
+        if self.ledger.state(missing.key) in DONE:
+            return Report(missing, State.DONE, f"an earlier repair sent it (ledger: {self.ledger.where})")
+        if missing.has_expired and not self.sends_expired:
             return Report(missing, State.EXPIRED, "its source expired it before it was sent; --expired sends it too")
         if missing.task not in self._tasks:
             known = ", ".join(self._tasks)
             return Report(missing, State.LEFT, f"no task has this name; the tasks are {known}")
         source = self._tasks[missing.task].source
-        if (self._configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
+        if (self.configuration.site(source.connection), source.entity) != (missing.site, missing.entity):
             text = f"it entered {missing.site}/{missing.entity}, but the task's source is now {source.entity}"
             return Report(missing, State.LEFT, text)
         return None
@@ -115,40 +121,19 @@ class Search:
             return Report(missing, State.LEFT, f"{missing.copies} of its parts arrived, and would arrive twice")
         source = task.source
         if source.hub is None:
-            contents = await self._contents(task, place_at(source.connection, source.entity, self._configuration))
+            contents = await self._contents(task, place_at(source.connection, source.entity, self.configuration))
             is_numbered = missing.sequence_number is not None
             waiting = contents.numbered(missing) if is_numbered else contents.alike(missing)
             if waiting is not None:
                 return Report(missing, State.WAITS, f"is still in {source.entity}: the task will receive it")
         return None
 
-    async def _copy(self, task: TaskFile, missing: Missing) -> Copy | None:
-        if task.source.hub is not None:
-            return await event(self._configuration, task, self._settings, missing, self._consumer_group)
-        for place in self._places_of(task, missing):
-            found = (await self._contents(task, place)).alike(missing)
-            if found is not None:
-                return found
-        return None
-
-    def _places_of(self, task: TaskFile, missing: Missing) -> list[Place]:
-        """Return the entities that may have a copy of a message of a queue or subscription."""
-        taps = [tap.source for tap in self._configuration.taps if tap.task in missing.taps and tap.source.hub is None]
-        tapped = [place_at(source.connection, source.entity, self._configuration) for source in taps]
-        return list(dict.fromkeys([*dead_letters_of(task, self._configuration), *tapped, *self._places]))
-
-    def _names_of_places(self, task: TaskFile, missing: Missing) -> str:
-        if task.source.hub is not None:
-            return f"the retained events of {self._configuration.site(task.source.connection)}/{task.source.hub}"
-        names = ", ".join(map(str, self._places_of(task, missing)))
-        return names or "any entity: its source has no dead-letter queue; use --copies"
-
     async def _at_targets(self, task: TaskFile, missing: Missing) -> list[str]:
         """Return the target queues of the task that have a copy; a consumed one cannot be seen."""
         there = []
         for target in task.targets():
-            if target.queue is not None and self._configuration.connections[target.connection].is_namespace:
-                place = place_at(target.connection, target.queue, self._configuration)
+            if target.queue is not None and self.configuration.connections[target.connection].is_namespace:
+                place = place_at(target.connection, target.queue, self.configuration)
                 found = (await self._contents(task, place)).alike(missing)
                 if found is not None:
                     there.append(name_of(found))
@@ -160,7 +145,7 @@ class Search:
             return []  # of a part there may be several
         having = {*there, *missing.arrived}
         routes = [
-            [f"{self._configuration.site(target.connection)}/{target.entity}" for target in route.targets]
+            [f"{self.configuration.site(target.connection)}/{target.entity}" for target in route.targets]
             for route in task.routes
         ]
         possible = [names for names in routes if len(names) == missing.expected > 1 and having and having <= {*names}]
@@ -169,7 +154,7 @@ class Search:
     async def _contents(self, task: TaskFile, place: Place) -> Contents:
         key = task.task, place
         if key not in self._contents_by_place:
-            self._contents_by_place[key] = await Contents.of(place, task, self._settings)
+            self._contents_by_place[key] = await Contents.of(place, task, self.settings)
         return self._contents_by_place[key]
 
 

@@ -4,21 +4,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from shared.rules.syntax import (
-    And,
-    Comparison,
-    Exists,
-    Expression,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Not,
-    Or,
-    Predicate,
-    Property,
-    Scope,
-)
+from shared.rules import syntax
+from shared.rules.syntax import Expression, Predicate, Property, Scope
 
 MOST = 300
 
@@ -63,21 +50,19 @@ def _with(line: Mapping[str, Any], chosen: Mapping[Key, Any]) -> Line:
 
 def _collect(predicate: Predicate, values: dict[Key, dict[str, Any]]) -> None:
     match predicate:
-        case And() | Or():
+        case syntax.And() | syntax.Or():
             for operand in predicate.operands:
                 _collect(operand, values)
-        case Not():
+        case syntax.Not():
             _collect(predicate.operand, values)
-        case Comparison():
+        case syntax.Comparison():
             _note(predicate.left, [predicate.right], values)
             _note(predicate.right, [predicate.left], values)
-        case In():
+        case syntax.In():
             _note(predicate.operand, predicate.items, values)
-        case Like():
+        case syntax.Like():
             _note(predicate.operand, [predicate.pattern], values, is_pattern=True)
-        case IsNull():
-            _add(predicate.property, [_TEXT], values)
-        case Exists():
+        case syntax.IsNull() | syntax.Exists():
             _add(predicate.property, [_TEXT], values)
 
 
@@ -88,7 +73,7 @@ def _note(
         return
     found: list[Any] = []
     for other in others:
-        if not isinstance(other, Literal):
+        if not isinstance(other, syntax.Literal):
             continue
         payload = other.value.payload
         if isinstance(payload, str):

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from shared.errors import BuswayError, ConfigError
 from shared.journal.hops import Hop, hops
 from shared.journal.search import search
 from shared.protocols import Outcome, Output
-from shared.resend.letters import Letter
 from shared.resend.peek import peek
 from shared.status.model import State
 from shared.tasks.files import Configuration
@@ -32,24 +32,18 @@ _DISTRIBUTED_AFTER = 10.0
 _SEND_SECONDS = 20.0
 
 
+@dataclass
 class Passages:
-    """The messages of one run."""
+    """The messages of one run, which go out through *outputs*; the journal is that of the configuration in *folder*."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        folder: Path,
-        settings: Mapping[str, str],
-        outputs: Mapping[str, Output],
-        run: str,
-    ) -> None:
-        """Send through *outputs*; the journal is the one that the configuration in *folder* names."""
-        self._configuration = configuration
-        self._folder = folder
-        self._settings = settings
-        self._outputs = outputs
-        self._run = run
-        self._unread = None if configuration.journal is not None else "the app has no journal"
+    configuration: Configuration
+    folder: Path
+    settings: Mapping[str, str]
+    outputs: Mapping[str, Output]
+    run: str
+
+    def __post_init__(self) -> None:
+        self._unread = None if self.configuration.journal is not None else "the app has no journal"
         """Why the journal cannot be read."""
 
     async def pass_through(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:
@@ -57,7 +51,9 @@ class Passages:
         is_sent = False
         try:
             async with started(watches):
-                refusal = await self._send(probe)
+                source, message = probe.route.task.source, [probe.outgoing]
+                output = self.outputs[source.connection]
+                (refusal,) = await output.send(source.sent_to, message, timeout_seconds=_SEND_SECONDS)
                 is_sent = refusal is None
                 if refusal is not None:
                     return Report(probe.route, Verdict.NOT_SENT, str(refusal))
@@ -69,19 +65,13 @@ class Passages:
                 return Report(probe.route, Verdict.NOT_SENT, str(error))
             return Report(probe.route, Verdict.NOT_ARRIVED, str(error), message_id=probe.message_id)
 
-    async def _send(self, probe: Probe) -> BuswayError | None:
-        source = probe.route.task.source
-        output = self._outputs[source.connection]
-        (error,) = await output.send(source.sent_to, [probe.outgoing], timeout_seconds=_SEND_SECONDS)
-        return error
-
     async def _watched(self, probe: Probe, watches: Sequence[Watch], wait: float) -> Report:
         begin = time.monotonic()
         is_distributed = bool(watches) and probe.route.target.topic is not None
         journal_at = begin + (_DISTRIBUTED_AFTER if is_distributed else _JOURNAL_AFTER)
         while True:
             for watch in watches:
-                if any(is_of(letter, probe, self._run) for letter in await watch.look()):
+                if any(is_of(letter, probe, self.run) for letter in await watch.look()):
                     seen, seconds = f"seen at {_name(watch)}", time.monotonic() - begin
                     return Report(probe.route, Verdict.ARRIVED, seen, seconds, probe.message_id)
             now = time.monotonic()
@@ -111,7 +101,7 @@ class Passages:
         hours = hours_between(now - timedelta(hours=1), now)
 
         def read() -> list[Hop]:
-            return hops(search(journal_files(None, self._folder, hours), probe.message_id).records)
+            return hops(search(journal_files(None, self.folder, hours), probe.message_id).records)
 
         try:
             found = await asyncio.to_thread(read)
@@ -123,15 +113,18 @@ class Passages:
     async def _facts(self, probe: Probe) -> AsyncGenerator[str]:
         """Yield what is known about a message that has not arrived."""
         task = probe.route.task
-        for place in places_on_the_way(task, self._configuration):
+        for place in places_on_the_way(task, self.configuration):
             try:
-                async with contextlib.aclosing(peek(place, self._settings)) as letters:
-                    found = [letter async for letter, _ in letters if is_of(letter, probe, self._run)]
+                async with contextlib.aclosing(peek(place, self.settings)) as letters:
+                    found = [letter async for letter, _ in letters if is_of(letter, probe, self.run)]
             except BuswayError as error:
                 yield str(error)
                 continue
             for letter in found:
-                yield f"it is in {place}{_why_there(letter, is_given_up=place.entity != task.source.entity)}"
+                described = "" if letter.description is None else f": {letter.description}"
+                waits = place.entity == task.source.entity
+                why = "where it still waits" if waits else f"given up: {letter.reason}{described}"
+                yield f"it is in {place}, {why}"
         hop = await self._hop(probe)
         if hop is not None:
             outcome = hop.outcome or {}
@@ -140,20 +133,13 @@ class Passages:
             yield f"journal: {what}" + ("" if reason is None else f", {reason}")
         else:
             yield self._unread or "journal: no record of it"
-        reader = StatusReader(self._configuration, self._settings)
+        reader = StatusReader(self.configuration, self.settings)
         try:
             (status,) = (await reader.read([task.task])).tasks
         finally:
             await reader.close()
         if status.reason is not None or status.state not in {State.IDLE, State.RUNNING}:
             yield f"the task is {status.state.value}" + ("" if status.reason is None else f": {status.reason}")
-
-
-def _why_there(letter: Letter, *, is_given_up: bool) -> str:
-    if not is_given_up:
-        return ", where it still waits"
-    described = "" if letter.description is None else f": {letter.description}"
-    return f", given up: {letter.reason}{described}"
 
 
 def _name(watch: Watch) -> str:

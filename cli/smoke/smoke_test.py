@@ -8,11 +8,13 @@ from pathlib import Path
 
 import typer
 
+from cli.dry_run.messages import read_messages
 from cli.output import print_problems
 from cli.smoke.passage import Passages
 from cli.smoke.probes import Chooser, Probe, Report, Route, Verdict
 from cli.smoke.watches import EntityWatch, HubWatch, Watch, places_on_the_way, remove
 from shared.assembly.outputs import closing_outputs
+from shared.clock import SystemClock
 from shared.ends.kind import Holds
 from shared.errors import ConfigError, Problem
 from shared.printable import json_line, printable
@@ -64,7 +66,11 @@ class SmokeTest:
         self._as_json = as_json
         self._id = uuid.uuid4().hex[:8]
         self._settings = dict(os.environ)
-        self._named = [_subscription(each, configuration) for each in watched]
+        self._named = [entity_named(each, configuration) for each in watched]
+        for text, place in zip(watched, self._named, strict=True):
+            if SUBSCRIPTION not in place.entity.lower():
+                hint = "expected CONNECTION/TOPIC/Subscriptions/NAME"
+                raise ConfigError([Problem(f"--watch {text}", "is not a subscription", hint)])
 
     async def run(
         self,
@@ -75,7 +81,8 @@ class SmokeTest:
         is_sending: bool,
     ) -> int:
         """Choose from a file of *messages* too, and *wait* seconds for each; return the exit code."""
-        chooser = Chooser(self._configuration, self._entities, self._settings, self._id, messages)
+        given = [] if messages is None else [each.content for each in read_messages(messages, SystemClock().now())]
+        chooser = Chooser(self._configuration, self._entities, self._settings, self._id, given)
         chosen = [each for task, numbers in wanted.values() for each in await chooser.choose(task, numbers)]
         probes = [each for each in chosen if isinstance(each, Probe)]
         untried = [each for each in chosen if isinstance(each, Report)]
@@ -85,9 +92,13 @@ class SmokeTest:
         for report in untried:
             self._print(report)
         reports = [*untried, *await self._sent(probes, wait)]
+        bad = sum(report.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for report in reports)
         if not self._as_json:
-            typer.echo(_summary(reports))
-        if any(report.verdict in {Verdict.NOT_ARRIVED, Verdict.NOT_SENT} for report in reports):
+            parts = [f"{len(reports) - bad - len(untried)} of {len(reports)} routes carry messages"]
+            parts += [f"{bad} do not"] if bad else []
+            parts += [f"{len(untried)} not tried"] if untried else []
+            typer.echo(", ".join(parts))
+        if bad:
             return _BAD
         return _INCOMPLETE if untried else _GOOD
 
@@ -202,21 +213,3 @@ class SmokeTest:
         typer.echo(printable(f"{report.route}  {report.verdict}{taken}: {report.detail}"))
         if report.verdict is Verdict.NOT_ARRIVED and report.message_id is not None:
             typer.echo(printable(f"    busway trace {report.message_id}"))
-
-
-def _subscription(text: str, configuration: Configuration) -> Place:
-    place = entity_named(text, configuration)
-    if SUBSCRIPTION not in place.entity.lower():
-        hint = "expected CONNECTION/TOPIC/Subscriptions/NAME"
-        raise ConfigError([Problem(f"--watch {text}", "is not a subscription", hint)])
-    return place
-
-
-def _summary(reports: Sequence[Report]) -> str:
-    good = sum(report.verdict in {Verdict.ARRIVED, Verdict.ACCEPTED} for report in reports)
-    untried = sum(report.verdict is Verdict.NOT_TRIED for report in reports)
-    others = len(reports) - good - untried
-    parts = [f"{good} of {len(reports)} routes carry messages"]
-    parts += [f"{others} do not"] if others else []
-    parts += [f"{untried} not tried"] if untried else []
-    return ", ".join(parts)

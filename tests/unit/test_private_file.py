@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.children import Child
-from cli.dry_run.recorded_messages import RecordedMessage, save
+from cli.dry_run.messages import RecordedMessage, save
 from cli.files import free_folder
 from cli.letters.ledger_file import LedgerFile
 from host.checkpoints import Checkpoints, Partition

@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from cli.commands.schema import FILES, text
-from cli.project.new_project import write_project
+from cli.project.project import write_project
 from shared.tasks.steps import STEPS
 from tools.reference.__main__ import ROOT, outdated
 from tools.reference.editor_pages import CASES, GROUPS, case_of

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure.core.exceptions import AzureError
@@ -34,22 +35,23 @@ _DRAIN_SECONDS = 5.0
 _BATCH = 20
 
 
+@dataclass
 class Applications:
-    """A publisher and consumers that follow the endpoint document."""
+    """A publisher and consumers that follow the endpoint document; the seconds of the drill start with it."""
 
-    def __init__(self, document: Path, connection_strings: Mapping[str, str], observations: Observations) -> None:
-        """Record in *observations*; the seconds of the drill start now."""
-        self._document = document
-        self._connection_strings = connection_strings
-        self._observations = observations
-        self._started = time.monotonic()
+    document: Path
+    connection_strings: Mapping[str, str]
+    observations: Observations
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
         # The drill itself reports the outage.
-        logging.getLogger("azure").setLevel(logging.CRITICAL)
-        logging.getLogger("busway_clients").setLevel(logging.CRITICAL)
+        for name in ("azure", "busway_clients"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def second(self) -> float:
         """Return the second of the drill."""
-        return time.monotonic() - self._started
+        return time.monotonic() - self.started
 
     async def publish(self, first: int, count: int, rate: float) -> None:
         """Publish *count* messages from number *first* on, *rate* per second; retry each until it is accepted."""
@@ -69,11 +71,11 @@ class Applications:
             try:
                 await sender.send_messages(message, timeout=_SEND_SECONDS)
             except (AzureError, OSError, ValueError):
-                self._observations.failed_sends.append(self.second())
+                self.observations.failed_sends.append(self.second())
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 assert sender.endpoint is not None  # noqa: S101 - it has sent
-                self._observations.accepted[number] = (_site(sender.endpoint), self.second())
+                self.observations.accepted[number] = (_site(sender.endpoint), self.second())
                 return
 
     async def consume(self) -> None:
@@ -101,17 +103,17 @@ class Applications:
                 site = _site(receiver.endpoint)
                 for message in messages:
                     # Processed first, then completed: a message that cannot be completed is delivered again.
-                    self._observations.note(Delivery(int(str(message.message_id)), session, site, self.second()))
+                    self.observations.note(Delivery(int(str(message.message_id)), session, site, self.second()))
                     with contextlib.suppress(AzureError, OSError, ValueError):
                         await receiver.complete_message(message)
 
     def _watch(self, role: str) -> EndpointWatch:
         cache = EndpointCache(shortest_seconds=_SHORTEST_SECONDS, retry_seconds=_SHORTEST_SECONDS)
-        return EndpointWatch(FileSource(self._document, role), cache=cache)
+        return EndpointWatch(FileSource(self.document, role), cache=cache)
 
     def _connect(self, endpoint: Endpoint) -> ServiceBusClient:
         return ServiceBusClient.from_connection_string(
-            self._connection_strings[_site(endpoint)], retry_total=1, retry_backoff_factor=0.1
+            self.connection_strings[_site(endpoint)], retry_total=1, retry_backoff_factor=0.1
         )
 
 

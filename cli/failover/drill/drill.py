@@ -10,19 +10,19 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from busway import PACKAGES, ROOT
 from cli.children import Child
-from cli.concurrency import beside
-from cli.failover.configuration import Failover, open_failover
+from cli.failover.configuration import open_failover
 from cli.failover.contents import EntityContents, contents_of
 from cli.failover.drill.applications import ENTITY, SESSIONS, Applications
 from cli.failover.drill.observations import Observations, Tally, tally
 from cli.failover.failback import FailbackSteps
+from cli.signals import beside
 from cli.stack import busway
 from shared.clock import SystemClock
 from shared.resend.places import Place
@@ -122,7 +122,7 @@ class Result:
     refusals: int
     held_back: int
     """The highest number of messages that the failback had to wait for."""
-    left: tuple[EntityContents, ...]
+    left: Sequence[EntityContents]
 
 
 async def run(plan: Plan, work: Path, report: Callable[[str], None]) -> Result:
@@ -135,119 +135,97 @@ async def run(plan: Plan, work: Path, report: Callable[[str], None]) -> Result:
         return await beside(applications.consume(), drill.run())
 
 
+@dataclass
 class _Drill:
-    def __init__(
-        self,
-        plan: Plan,
-        sites: Sites,
-        observations: Observations,
-        applications: Applications,
-        report: Callable[[str], None],
-    ) -> None:
-        self._plan = plan
-        self._sites = sites
-        self._seen = observations
-        self._applications = applications
-        self._print = report
-        self._clock = SystemClock()
-        self._failover: Failover = open_failover(sites.folder, self._clock)
-        self._refusals = 0
-        self._held_back = 0
+    plan: Plan
+    sites: Sites
+    seen: Observations
+    applications: Applications
+    print: Callable[[str], None]
+    clock: SystemClock = field(default_factory=SystemClock)
+    refusals: int = 0
+    held_back: int = 0
+
+    def __post_init__(self) -> None:
+        self.register = open_failover(self.sites.folder, self.clock).register
 
     async def run(self) -> Result:
-        count, rate = self._plan.messages, self._plan.rate
+        count, rate = self.plan.messages, self.plan.rate
         async with AsyncExitStack() as ends:
-            await self._applications.publish(0, count, rate)
+            await self.applications.publish(0, count, rate)
             # The site is cut while messages are on their way.
-            publishing = asyncio.create_task(self._applications.publish(count, count, rate))
+            publishing = asyncio.create_task(self.applications.publish(count, count, rate))
             ends.callback(publishing.cancel)
-            await self._until(lambda: count + count // 4 in self._seen.accepted or publishing.done())
-            cut = self._applications.second()
-            await self._sites.cut(PRIMARY)
-            self._report(cut, f"{PRIMARY} is cut: {len(self._seen.accepted)} messages accepted")
-            await self._until(lambda: any(second >= cut for second in self._seen.failed_sends) or publishing.done())
-            await asyncio.sleep(self._plan.decide_seconds)
-            self._switch({SEND: SECONDARY, RECEIVE: SECONDARY})
-            switched = self._applications.second()
+            await self._until(lambda: count + count // 4 in self.seen.accepted or publishing.done())
+            cut = self.applications.second()
+            await self.sites.cut(PRIMARY)
+            self._report(cut, f"{PRIMARY} is cut: {len(self.seen.accepted)} messages accepted")
+            await self._until(lambda: any(second >= cut for second in self.seen.failed_sends) or publishing.done())
+            await asyncio.sleep(self.plan.decide_seconds)
+            self.register.write({SEND: SECONDARY, RECEIVE: SECONDARY}, self.register.read())
+            switched = self.applications.second()
             self._report(switched, f"publishers and consumers are switched to {SECONDARY}")
             await publishing
-            await self._until(lambda: self._seen.first_delivered(SECONDARY, SESSIONS, cut) is not None)
-            failback = None if self._plan.is_disaster else await self._go_back()
-            await self._wait_for_the_rest()
-        noticed = min((second for second in self._seen.failed_sends if second >= cut), default=None)
+            await self._until(lambda: self.seen.first_delivered(SECONDARY, SESSIONS, cut) is not None)
+            failback = None if self.plan.is_disaster else await self._go_back()
+            await self._until(lambda: self.seen.is_complete)
+            await asyncio.sleep(_QUIET_SECONDS)
+        running = [site for site in (PRIMARY, SECONDARY) if site in self.sites.children]
+        left = [replace(each, entity=f"{site}/{each.entity}") for site in running for each in await self._look(site)]
+        noticed = min((second for second in self.seen.failed_sends if second >= cut), default=None)
         return Result(
-            tally(self._seen),
+            tally(self.seen),
             _since(cut, noticed),
             switched - cut,
-            _since(cut, self._seen.first_accepted(SECONDARY, cut)),
-            _since(cut, self._seen.first_delivered(SECONDARY, SESSIONS, cut)),
+            _since(cut, self.seen.first_accepted(SECONDARY, cut)),
+            _since(cut, self.seen.first_delivered(SECONDARY, SESSIONS, cut)),
             failback,
-            self._refusals,
-            self._held_back,
-            await self._left(),
+            self.refusals,
+            self.held_back,
+            left,
         )
 
     async def _go_back(self) -> float | None:
-        await self._sites.restore(PRIMARY)
-        restored = self._applications.second()
+        await self.sites.restore(PRIMARY)
+        restored = self.applications.second()
         self._report(restored, f"{PRIMARY} is restored, with the messages on its disk")
-        first = 2 * self._plan.messages
-        publishing = asyncio.create_task(self._applications.publish(first, self._plan.messages, self._plan.rate))
-        register, began = self._failover.register, self._clock.now()
-        way = FailbackSteps(register, PRIMARY, [SECONDARY], self._look, self._clock, began)
+        first = 2 * self.plan.messages
+        publishing = asyncio.create_task(self.applications.publish(first, self.plan.messages, self.plan.rate))
+        way = FailbackSteps(self.register, PRIMARY, [SECONDARY], self._look, self.clock, self.clock.now())
         try:
             while True:
                 back = await way.step()
-                self._held_back = max(self._held_back, back.local)
+                self.held_back = max(self.held_back, back.local)
                 if back.is_done:
                     break
-                if not self._refusals:
-                    self._report(self._applications.second(), f"publishers are back in {PRIMARY}; {back.waits_for}")
-                self._refusals += 1
+                if not self.refusals:
+                    self._report(self.applications.second(), f"publishers are back in {PRIMARY}; {back.waits_for}")
+                self.refusals += 1
                 await asyncio.sleep(_LOOK_SECONDS)
-            moved = self._applications.second()
+            moved = self.applications.second()
             self._report(moved, f"consumers are switched back to {PRIMARY}")
             await publishing
         finally:
             publishing.cancel()
-        await self._until(lambda: self._seen.first_delivered(PRIMARY, SESSIONS, moved) is not None)
-        return _since(restored, self._seen.first_delivered(PRIMARY, SESSIONS, moved))
-
-    def _switch(self, roles: dict[str, str]) -> None:
-        register = self._failover.register
-        register.write(roles, register.read())
-
-    async def _wait_for_the_rest(self) -> None:
-        await self._until(lambda: self._seen.is_complete)
-        await asyncio.sleep(_QUIET_SECONDS)
+        await self._until(lambda: self.seen.first_delivered(PRIMARY, SESSIONS, moved) is not None)
+        return _since(restored, self.seen.first_delivered(PRIMARY, SESSIONS, moved))
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         """Return when *holds* returns true, or nothing has been accepted or delivered for a while."""
-        before, since = -1, self._applications.second()
+        before, since = -1, self.applications.second()
         while not holds():
-            now = len(self._seen.deliveries) + len(self._seen.accepted) + len(self._seen.failed_sends)
+            now = len(self.seen.deliveries) + len(self.seen.accepted) + len(self.seen.failed_sends)
             if now != before:
-                before, since = now, self._applications.second()
-            elif self._applications.second() - since > _STALLED_SECONDS:
+                before, since = now, self.applications.second()
+            elif self.applications.second() - since > _STALLED_SECONDS:
                 return
             await asyncio.sleep(_LOOK_SECONDS / 4)
 
     async def _look(self, site: str) -> list[EntityContents]:
-        return [await contents_of(Place(site, site, site, ENTITY), PRIMARY, self._sites.connection_strings)]
-
-    async def _left(self) -> tuple[EntityContents, ...]:
-        """Return the contents of the running sites."""
-        found = []
-        for site in (PRIMARY, SECONDARY):
-            if site in self._sites.children:
-                found += [
-                    EntityContents(f"{site}/{entity.entity}", entity.messages, entity.local)
-                    for entity in await self._look(site)
-                ]
-        return tuple(found)
+        return [await contents_of(Place(site, site, site, ENTITY), PRIMARY, self.sites.connection_strings)]
 
     def _report(self, second: float, what: str) -> None:
-        self._print(f"{second:5.1f} s  {what}")
+        self.print(f"{second:5.1f} s  {what}")
 
 
 def _since(start: float, second: float | None) -> float | None:

@@ -44,7 +44,15 @@ def report(result: Result, objectives: Objectives, *, as_json: bool = False) -> 
     lines = list(_lines(result, objectives))
     are_met = all(line.is_met for line in lines)
     if as_json:
-        typer.echo(json.dumps(_plain(result, lines, are_met=are_met)))
+        document = {
+            "are_met": are_met,
+            "observed": {line.name: None if line.observed is None else round(line.observed, 2) for line in lines},
+            "objectives": {line.name: line.objective for line in lines if line.objective is not None},
+            "duplicates_by_site": dict(result.tally.duplicates),
+            "lost_numbers": list(result.tally.lost),
+            "left": {entity.entity: entity.messages for entity in result.left},
+        }
+        typer.echo(json.dumps(document))
     else:
         _print(result, lines, are_met=are_met)
     return are_met
@@ -65,17 +73,6 @@ def _lines(result: Result, objectives: Objectives) -> Iterator[Line]:
         yield Line("restored to consuming there", result.failback_seconds, None, "s")
         yield Line("failbacks refused", result.refusals)
         yield Line("most messages to wait for", result.held_back)
-
-
-def _plain(result: Result, lines: list[Line], *, are_met: bool) -> dict[str, object]:
-    return {
-        "are_met": are_met,
-        "observed": {line.name: None if line.observed is None else round(line.observed, 2) for line in lines},
-        "objectives": {line.name: line.objective for line in lines if line.objective is not None},
-        "duplicates_by_site": dict(result.tally.duplicates),
-        "lost_numbers": list(result.tally.lost),
-        "left": {entity.entity: entity.messages for entity in result.left},
-    }
 
 
 def _print(result: Result, lines: list[Line], *, are_met: bool) -> None:

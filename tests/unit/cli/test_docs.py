@@ -40,11 +40,10 @@ def test_a_page_or_section_is_printed(asked: str, first_line: str) -> None:
     assert (found.exit_code, found.stdout.partition("\n")[0]) == (0, first_line)
 
 
-def test_a_section_ends_where_the_next_begins() -> None:
+def test_a_section_ends_where_the_next_begins_which_is_no_comment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert re.findall(r"^#+ .*", docs("alert-held").stdout, re.MULTILINE) == ["### Alert: held"]
-
-
-def test_a_comment_in_an_example_is_no_heading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cli.pages.ROOT", tmp_path)
     (tmp_path / "docs").mkdir()
     path = tmp_path / "docs/a.md"
@@ -72,25 +71,16 @@ def test_an_error_leads_to_the_lines_about_it(asked: tuple[str, ...], place: str
     assert stderr in found.stderr
 
 
-def test_an_item_of_a_list_is_found_whole() -> None:
-    found = docs("another receiver has locked it")
-    assert "--wait 330" in found.stdout
-
-
-def test_a_reason_that_has_a_remedy_gets_it_first() -> None:
-    found = docs(
-        "east/orders: the target refuses to take messages, its quota is exceeded: amqp:resource-limit-exceeded"
-    )
+def test_an_item_of_a_list_is_found_whole_and_a_reason_with_a_remedy_gets_it_first() -> None:
+    assert "--wait 330" in docs("another receiver has locked it").stdout
+    found = docs("the target refuses to take messages, its quota is exceeded: amqp:resource-limit-exceeded")
     assert found.stdout.startswith("What to do: start the consumers of the target")
 
 
-def test_words_of_many_lines_are_cut() -> None:
+def test_words_of_many_lines_are_cut_and_unknown_words_are_an_error() -> None:
     found = docs("message")
     assert len(found.stdout.splitlines()) == 30
     assert re.fullmatch(r"and \d+ more lines: add words\n", found.stderr)
-
-
-def test_unknown_words_are_an_error() -> None:
     found = docs("quux", "zap")
     assert (found.exit_code, found.stdout) == (1, "")
     assert "'quux zap'" in found.stderr

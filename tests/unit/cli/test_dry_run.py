@@ -1,17 +1,17 @@
 import base64
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from cli.dry_run.changes import changes, diff_lines, view
-from cli.dry_run.recorded_messages import read_messages, save
+from cli.dry_run.messages import read_messages, save
+from cli.dry_run.show import changes, diff_lines, view
 from cli.main import app
 from shared.amqp.codec import encode
 from shared.amqp.values import binary, list_, long, string
@@ -26,26 +26,14 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 SECRET = "4000 0566 5566 5556"
 
 
-class RunTask(Protocol):
-    """Runs `busway try` for a task with the given keys, on recorded messages."""
-
-    def __call__(
-        self,
-        recorded: Sequence[Mapping[str, object]],
-        *arguments: str,
-        settings: Mapping[str, str] | None = None,
-        **task: Any,
-    ) -> Result: ...
+type RunTask = Callable[..., Result]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunTask:
-    def run_task(
-        recorded: Sequence[Mapping[str, object]],
-        *arguments: str,
-        settings: Mapping[str, str] | None = None,
-        **task: Any,
-    ) -> Result:
+    """Return what runs `busway try` for a task with the given keys, on recorded messages."""
+
+    def run_task(recorded: Sequence[Mapping[str, object]], **task: Any) -> Result:
         (tmp_path / "tasks").mkdir()
         connections = {name: {"kind": "service-bus", "setting": name.upper()} for name in ("west", "east")}
         connections["hub"] = {"kind": "event-hubs", "setting": "HUB"}
@@ -59,8 +47,7 @@ def run(tmp_path: Path) -> RunTask:
         (tmp_path / "tasks/copy.yaml").write_text(yaml.safe_dump(document))
         file = tmp_path / "messages.jsonl"
         file.write_text("".join(json.dumps(line) + "\n" for line in recorded))
-        names = ["try", "copy", "--config", str(tmp_path), "--messages", str(file), *arguments]
-        return CliRunner().invoke(app, names, env=settings)
+        return CliRunner().invoke(app, ["try", "copy", "--config", str(tmp_path), "--messages", str(file)])
 
     return run_task
 
@@ -116,34 +103,30 @@ def test_a_missing_function_of_an_editor_is_reported(run: RunTask) -> None:
 
 
 def test_no_content_of_a_message_is_logged(run: RunTask, caplog: pytest.LogCaptureFixture) -> None:
+    recorded = [{"body": SECRET, "properties": {"card": SECRET}}]
     with caplog.at_level(logging.DEBUG):
-        result = run(
-            [{"body": SECRET, "properties": {"card": SECRET}}], editors=[{"reduce": {"drop": ["a"]}}], settings={}
-        )
+        result = run(recorded, editors=[{"reduce": {"drop": ["a"]}}])
     assert result.exit_code == 1
     assert SECRET not in caplog.text
 
 
 def test_every_invalid_line_of_a_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
-    file.write_text(
-        "\n".join(
-            [
-                '{"body": "good"}',
-                "{",
-                "[]",
-                '{"bodi": 1}',
-                '{"raw": "?"}',
-                '{"body": 1, "body_base64": ""}',
-                '{"time_to_live": -1}',
-                '{"sequence_number": 18446744073709551616}',
-                '{"session_id": 5}',
-                '{"properties": {"p": {"type": "int", "value": 4294967296}}}',
-                '{"properties": []}',
-                "[" * 100_000,
-            ]
-        )
-    )
+    lines = [
+        '{"body": "good"}',
+        "{",
+        "[]",
+        '{"bodi": 1}',
+        '{"raw": "?"}',
+        '{"body": 1, "body_base64": ""}',
+        '{"time_to_live": -1}',
+        '{"sequence_number": 18446744073709551616}',
+        '{"session_id": 5}',
+        '{"properties": {"p": {"type": "int", "value": 4294967296}}}',
+        '{"properties": []}',
+        "[" * 100_000,
+    ]
+    file.write_text("\n".join(lines))
     with pytest.raises(ConfigError) as raised:
         read_messages(file, NOW)
     problems = [(problem.path.rsplit(" ", 1)[1], problem.problem) for problem in raised.value.problems]
@@ -173,10 +156,6 @@ def test_messages_are_saved_unchanged_and_unsent_ones_get_a_number(tmp_path: Pat
     assert Message.received(read_messages(file, NOW)[0].content, Origin("w", "q")).arrival.sequence_number == 1
 
 
-def test_json_with_half_a_surrogate_pair_is_shown_as_it_is() -> None:
-    assert body_lines(message('{"half":"\\ud800"}')) == ['{"half":"\\ud800"}']
-
-
 def test_json_is_shown_indented_with_every_digit() -> None:
     text = '{"n":1.10,"big":1e400,"a":[],"o":{},"l":[1,{"x":"é\\u0041, }"}],"d":1,"d":2}'
     assert body_lines(message(text)) == [
@@ -197,20 +176,19 @@ def test_json_is_shown_indented_with_every_digit() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "plain text", '{"n": NaN}', "{'n': 1}", "a\tb"])
+@pytest.mark.parametrize("text", ["", "plain text", '{"n": NaN}', "{'n': 1}", "a\tb", '{"half":"\\ud800"}'])
 def test_text_is_shown_unchanged(text: str) -> None:
     assert body_lines(message(text)) == [text.replace("\t", "  ")]
 
 
-@pytest.mark.parametrize("content", [b"\x1b[2J", "\u202e".encode(), b"\xff" * 20, b"[" * 5_000 + b"\x00"])
-def test_terminal_control_characters_are_not_shown(content: bytes) -> None:
+DEEP = [b"[" * depth + b"]" * depth for depth in (500, 50_000)]
+
+
+@pytest.mark.parametrize("content", [b"\x1b[2J", "\u202e".encode(), b"\xff" * 20, b"[" * 5_000 + b"\x00", *DEEP])
+def test_no_body_is_too_deep_and_no_terminal_control_characters_are_shown(content: bytes) -> None:
     made = message(content, properties={"p\x1b": "\x1b[2J\u202e"}, subject="\x9b", message_id="\x07")
+    assert body_lines(made)
     assert all(text.replace("\n", " ").isprintable() for pair in view(made).items() for text in pair)
-
-
-def test_a_deeply_nested_body_can_be_shown() -> None:
-    assert body_lines(message("[" * 50_000 + "]" * 50_000))
-    assert body_lines(message("[" * 500 + "]" * 500))
 
 
 def test_other_bodies_are_shown_with_their_kind() -> None:

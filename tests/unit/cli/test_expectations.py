@@ -9,13 +9,13 @@ from rich.console import Console
 
 from busway import ROOT
 from busway_broker.config_file import load_config
+from cli.demo.applications import encoded
 from cli.demo.demo import with_journal
 from cli.demo.expectations import MAX_DELIVERY_COUNT, Verdict, foreign_receipts, judge, way_of
 from cli.demo.fidelity import PAYMENT_LIFE
 from cli.demo.messages import PAIR, Pattern, Sample, Template, samples
 from cli.demo.observations import AUXILIARY, Delivery, Observations, Place, Receipt, deliveries
 from cli.demo.report import print_report
-from cli.demo.sender import encoded
 from shared.amqp.values import Value, int_, long, string
 from shared.message.arrival import Arrival, Origin
 from shared.message.message import Message
@@ -84,7 +84,10 @@ def test_a_run_without_faults_has_no_differences(made: list[Sample]) -> None:
     assert [verdict.differences for verdict in verdicts if verdict.differences] == []
     assert sum(verdict.sent for verdict in verdicts) == sum(verdict.arrived for verdict in verdicts) == 148
     assert way(verdicts, Pattern.ALL_ACTIVE, "west → east").lags == [250] * 28
-    assert printed(verdicts).startswith("All expectations hold: 80 messages, 148 deliveries in 1.0 s (72 where they ")
+    text = " ".join(printed(verdicts).split())
+    assert text.startswith("All expectations hold: 80 messages, 148 deliveries in 1.0 s (72 where they ")
+    # Why the journals count other messages than were sent.
+    assert "4 jobs never failed, so no task took them, and 2 were carried by two tasks." in text
 
 
 def test_the_report_fits_a_terminal() -> None:
@@ -98,11 +101,6 @@ def test_the_report_fits_a_terminal() -> None:
         assert not [line for line in lines if "…" in line]
         events = next(line.split() for line in lines if line.startswith("  west, as sent"))
         assert events[3:] == ["100000", "100000", "0", "0", "0", "0", "0"]
-
-
-def test_the_report_says_why_the_journals_count_other_messages_than_were_sent(made: list[Sample]) -> None:
-    text = " ".join(printed(observed(made)).split())
-    assert "4 jobs never failed, so no task took them, and 2 were carried by two tasks." in text
 
 
 def test_a_message_that_did_not_arrive_is_lost(made: list[Sample]) -> None:
@@ -133,22 +131,21 @@ def test_a_message_that_arrives_twice_comes_back_or_goes_astray_is_counted(made:
 
 
 def test_swapped_messages_of_a_session_break_its_order(made: list[Sample]) -> None:
+    copies = {
+        (sample.message_id, delivery.place)
+        for sample in made
+        for delivery in deliveries(sample)
+        if (sample.pattern, way_of(sample, delivery)) == (Pattern.ALL_ACTIVE, "east → west")
+    }
+
     def swap(seen: Observations) -> None:
         first, second, *_ = (
-            index
-            for index, receipt in enumerate(seen.receipts)
-            if way_of_receipt(seen, receipt) == (Pattern.ALL_ACTIVE, "east → west")
+            index for index, each in enumerate(seen.receipts) if (each.message_id, each.place) in copies
         )
         seen.receipts[first], seen.receipts[second] = seen.receipts[second], seen.receipts[first]
 
     verdicts = observed(made, swap)
     assert [verdict.way for verdict in verdicts if verdict.order_breaks] == ["east → west"]
-
-
-def way_of_receipt(seen: Observations, receipt: Receipt) -> tuple[Pattern, str]:
-    sample = seen.samples[receipt.message_id]
-    delivery = next(delivery for delivery in deliveries(sample) if delivery.place == receipt.place)
-    return sample.pattern, way_of(sample, delivery)
 
 
 @pytest.mark.parametrize(
@@ -190,12 +187,9 @@ def test_changes_of_body_and_broker_properties_are_reported(made: list[Sample]) 
 
     sample = replace(made[0], time_to_live=600_000)
     verdict = way(observed([sample, *made[1:]], change), Pattern.ALL_ACTIVE, "west, as sent")
-    text = " ".join(verdict.differences)
     assert verdict.changes == 4
-    assert "the body differs" in text
-    assert "the subject differs" in text
-    assert "the correlation id differs" in text
-    assert "the time to live is 1 ms, expected 600000 ms" in text
+    life = "the time to live is 1 ms, expected 600000 ms"
+    assert {*verdict.differences} == {"the body differs", "the subject differs", "the correlation id differs", life}
 
 
 def test_a_payment_must_live_for_two_minutes(made: list[Sample]) -> None:

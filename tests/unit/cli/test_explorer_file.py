@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.dry_run.recorded_messages import read_messages
+from cli.dry_run.messages import read_messages
 from cli.letters.export_file import exported_keys
 from shared.errors import ConfigError
 from shared.message.arrival import Origin
@@ -64,16 +64,23 @@ def test_a_life_and_a_body_of_text_are_kept(tmp_path: Path) -> None:
     assert (message.time_to_live, message.body) == (86_402_500, b"plain")
 
 
-@pytest.mark.parametrize("change", [{"enqueuedTimeUtc": "soon"}, {"properties": {"a": [1]}}, {"messageId": 7}])
-def test_a_value_that_cannot_be_read_is_one_problem(tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as raised:
-        read(saved(tmp_path, SAVED | change))
-    (problem,) = raised.value.problems
-    assert "is a file of ServiceBusExplorer: " in str(problem)
+def exported(file: Path) -> object:
+    return exported_keys(file, Place("w", "w", "W", "q/$DeadLetterQueue"))
 
 
-def test_resend_says_in_one_line_what_to_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "use", "text"),
+    [
+        ({"enqueuedTimeUtc": "soon"}, read, "is a file of ServiceBusExplorer: "),
+        ({"properties": {"a": [1]}}, read, "is a file of ServiceBusExplorer: "),
+        ({"messageId": 7}, read, "is a file of ServiceBusExplorer: "),
+        ({}, exported, "write one with busway dead export; busway try --messages reads this one"),
+    ],
+)
+def test_what_cannot_be_read_or_sent_is_one_problem(
+    tmp_path: Path, change: dict[str, Any], use: Any, text: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
-        exported_keys(saved(tmp_path, [SAVED]), Place("w", "w", "W", "q/$DeadLetterQueue"))
+        use(saved(tmp_path, [SAVED | change]))
     (problem,) = raised.value.problems
-    assert "write one with busway dead export; busway try --messages reads this one" in str(problem)
+    assert text in str(problem)

@@ -22,9 +22,7 @@ class RegisterInMemory(Register[RegisterState]):
 
     where = "the register"
 
-    def __init__(
-        self, clock: ManualClock, send: str, receive: str, *, loading: str | None = None, knows_when: bool = True
-    ) -> None:
+    def __init__(self, clock: ManualClock, send: str, receive: str, *, loading: str | None, knows_when: bool) -> None:
         self.clock = clock
         self.reload_command = loading
         self.knows_when = knows_when
@@ -38,22 +36,13 @@ class RegisterInMemory(Register[RegisterState]):
     def _state(self, content: RegisterState) -> RegisterState:
         return content
 
-    def _changes(
-        self,
-        content: RegisterState,  # noqa: ARG002 - it equals the state
-        roles: Mapping[str, str],
-        state: RegisterState,
-    ) -> Sequence[str]:
+    def _changes(self, content: RegisterState, roles: Mapping[str, str], state: RegisterState) -> Sequence[str]:  # noqa: ARG002 - it equals the state
         return [f"{role} -> {site}" for role, site in roles.items() if state.active[role] != site]
 
     def _point(self, content: RegisterState, roles: Mapping[str, str]) -> None:
         self.writes.append(dict(roles))
-        self.state = replace(
-            content,
-            active={**content.active, **roles},
-            version=str(int(content.version) + 1),
-            changed=self.clock.now() if self.knows_when else None,
-        )
+        version, changed = str(int(content.version) + 1), self.clock.now() if self.knows_when else None
+        self.state = replace(content, active={**content.active, **roles}, version=version, changed=changed)
 
 
 class Sites:
@@ -64,14 +53,14 @@ class Sites:
         send: str,
         receive: str,
         *,
-        held: Mapping[str, int | str] | None = None,
         shares_alias: bool = False,
         loading: str | None = None,
         knows_when: bool = True,
+        **held: int | str,
     ) -> None:
         self.clock = ManualClock(START)
         self.register = RegisterInMemory(self.clock, send, receive, loading=loading, knows_when=knows_when)
-        self.held: dict[str, int | str] = {"east": 0, "north": 0, **(held or {})}
+        self.held: dict[str, int | str] = {"east": 0, "north": 0, **held}
         self.shares_alias = shares_alias
 
     def steps(self) -> FailbackSteps:
@@ -86,51 +75,47 @@ class Sites:
     def step(self, steps: FailbackSteps | None = None, known: RegisterState | None = None) -> Failback:
         return asyncio.run((steps or self.steps()).step(known))
 
+    def after(self, seconds: float = 0, **held: int | str) -> str | None:
+        """Return what a step waits for when *seconds* have passed and sites have these messages."""
+        self.clock.advance(seconds)
+        self.held |= held
+        return self.step().waits_for
+
     @property
     def active(self) -> tuple[str, ...]:
         return tuple(self.register.state.active.values())
 
 
+STALE = "publishers may send to east for {} s more (time to live)"
+HELD = "{} holds {} messages that were published there: payments {}"
+
+
 def test_consumers_follow_publishers_after_the_time_to_live_and_the_remaining_messages() -> None:
-    sites = Sites("east", "east", held={"east": 2})
-    back = sites.step()
-    assert (back.is_done, sites.active) == (False, ("west", "east"))
-    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
-    sites.clock.advance(34)
-    sites.held["east"] = 3
-    assert sites.step().waits_for == "publishers may send to east for 1 s more (time to live)"
-    sites.clock.advance(1)
-    assert sites.step().waits_for == "east holds 3 messages that were published there: payments 3"
-    sites.held["east"] = 0
-    assert sites.step().is_done
+    sites = Sites("east", "east", east=2)
+    assert (sites.after(), sites.active) == (STALE.format(35), ("west", "east"))
+    assert sites.after(34, east=3) == STALE.format(1)
+    assert sites.after(1) == HELD.format("east", 3, 3)
+    assert sites.after(east=0) is None
     assert sites.register.writes == [{"send": "west"}, {"receive": "west"}]
 
 
 def test_messages_at_a_site_without_consumers_are_reported() -> None:
-    sites = Sites("east", "west", held={"east": 1})
-    back = sites.step()
-    assert sites.active == ("west", "west")
-    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
-    sites.clock.advance(35)
-    back = sites.step()
-    assert back.waits_for == "east holds 1 messages that were published there: payments 1"
-    assert back.advice == "Receive them there, or leave them behind with --force."
-    sites.held["east"] = 0
-    assert sites.step().is_done
+    sites = Sites("east", "west", east=1)
+    assert (sites.after(), sites.active) == (STALE.format(35), ("west", "west"))
+    assert sites.after(35) == HELD.format("east", 1, 1)
+    assert sites.step().advice == "Receive them there, or leave them behind with --force."
+    assert sites.after(east=0) is None
 
 
 def test_a_third_site_is_inspected_and_does_not_delay_consumers() -> None:
-    sites = Sites("west", "east", held={"north": 4})
-    back = sites.step()
-    assert sites.active == ("west", "west")
-    assert back.waits_for == "north holds 4 messages that were published there: payments 4"
-    sites.held["north"] = "north does not answer"
-    sites.clock.advance(60)
-    assert sites.step().waits_for == "the contents of north are unknown, north does not answer"
+    sites = Sites("west", "east", north=4)
+    assert (sites.after(), sites.active) == (HELD.format("north", 4, 4), ("west", "west"))
+    unknown = "the contents of north are unknown, north does not answer"
+    assert sites.after(60, north="north does not answer") == unknown
 
 
 def test_nothing_changes_if_the_consumers_site_cannot_be_inspected() -> None:
-    sites = Sites("east", "east", held={"east": "east/payments: it cannot be peeked"})
+    sites = Sites("east", "east", east="east/payments: it cannot be peeked")
     with pytest.raises(TargetUnavailable, match="east/payments: it cannot be peeked"):
         sites.step()
     assert sites.register.writes == []
@@ -168,11 +153,7 @@ def wait(sites: Sites, seconds: float, *events: Callable[[], object]) -> Failbac
 
 def test_a_short_outage_of_a_site_does_not_end_the_wait() -> None:
     sites = Sites("east", "east")
-    blip: list[Callable[[], None]] = [
-        lambda: sites.held.update(east="unavailable"),
-        lambda: sites.held.update(east=0),
-    ]
-    back = wait(sites, 60, *blip)
+    back = wait(sites, 60, lambda: sites.held.update(east="unavailable"), lambda: sites.held.update(east=0))
     assert (back.is_done, sites.active) == (True, ("west", "west"))
     assert sites.clock.now() - START == timedelta(seconds=36)
 
@@ -186,23 +167,16 @@ def test_an_interrupted_wait_reports_the_reason_and_the_state() -> None:
     assert back.waits_for == "the register: someone else has changed it, expected 2"
     assert sites.clock.now() - START == timedelta(seconds=2)
     with pytest.raises(TargetUnavailable):
-        wait(Sites("east", "east", held={"east": "unavailable"}), 60)
+        wait(Sites("east", "east", east="unavailable"), 60)
 
 
 def test_roles_with_one_alias_wait_and_then_move_together() -> None:
-    sites = Sites("east", "east", held={"east": 2}, shares_alias=True)
-    back = sites.step()
-    assert back.waits_for == (
-        "east holds 2 messages that were published there: payments 2, and publishers use the same alias"
-    )
+    sites = Sites("east", "east", east=2, shares_alias=True)
+    assert sites.after() == f"{HELD.format('east', 2, 2)}, and publishers use the same alias"
     assert sites.register.writes == []
-    sites.held["east"] = 0
-    back = sites.step()
+    assert sites.after(east=0) == STALE.format(35)
     assert sites.register.writes == [{"send": "west", "receive": "west"}]
-    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
-    sites.held["east"] = 1
-    sites.clock.advance(35)
-    assert sites.step().waits_for == "east holds 1 messages that were published there: payments 1"
+    assert sites.after(35, east=1) == HELD.format("east", 1, 1)
 
 
 def test_the_time_to_live_of_a_zone_starts_when_it_was_loaded() -> None:
@@ -213,8 +187,7 @@ def test_the_time_to_live_of_a_zone_starts_when_it_was_loaded() -> None:
     sites.clock.advance(3600)
     steps = sites.steps()
     back = sites.step(steps)
-    assert back.waits_for == "publishers may send to east for 35 s more (time to live)"
-    assert back.advice == "Run it again with --wait SECONDS."
+    assert (back.waits_for, back.advice) == (STALE.format(35), "Run it again with --wait SECONDS.")
     sites.clock.advance(35)
     assert sites.step(steps, back.state).is_done
 
@@ -222,6 +195,6 @@ def test_the_time_to_live_of_a_zone_starts_when_it_was_loaded() -> None:
 def test_a_change_at_an_unknown_time_counts_from_the_start_of_the_wait() -> None:
     sites = Sites("west", "east", knows_when=False)
     steps = sites.steps()
-    assert sites.step(steps).waits_for == "publishers may send to east for 35 s more (time to live)"
+    assert sites.step(steps).waits_for == STALE.format(35)
     sites.clock.advance(35)
     assert sites.step(steps).is_done

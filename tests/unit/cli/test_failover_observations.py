@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cli.failover.drill.observations import Delivery, Observations, tally
+from cli.failover.drill.observations import Delivery, Observations, Tally, tally
 
 
 def observed(accepted: Any, deliveries: Any) -> Any:
@@ -16,10 +16,7 @@ def observed(accepted: Any, deliveries: Any) -> Any:
 
 def test_a_complete_and_ordered_delivery_has_no_findings() -> None:
     seen = observed(range(4), [(0, "a", "west"), (1, "b", "west"), (2, "a", "east"), (3, "b", "east")])
-    counted = tally(seen)
-    assert (counted.accepted, counted.processed, counted.lost, counted.duplicates, counted.order_breaks) == (
-        (4, 4, [], {}, 0)
-    )
+    assert tally(seen) == Tally(4, 4, [], {}, 0)
     assert seen.is_complete
 
 
@@ -33,16 +30,12 @@ def test_losses_duplicates_and_order_breaks_are_distinguished() -> None:
         (1, "b", "west"),
     ]
     seen = observed(range(6), deliveries)
-    counted = tally(seen)
-    assert counted.lost == [3, 5]
-    assert counted.duplicates == {"east": 1, "west": 1}
-    assert counted.order_breaks == 1
+    assert tally(seen) == Tally(6, 4, [3, 5], {"east": 1, "west": 1}, 1)
     assert not seen.is_complete
 
 
 def test_a_processed_message_without_an_answer_to_its_sender_is_not_lost() -> None:
-    counted = tally(observed([0], [(0, "a", "west"), (1, "b", "west")]))
-    assert (counted.accepted, counted.processed, counted.lost) == (1, 2, [])
+    assert tally(observed([0], [(0, "a", "west"), (1, "b", "west")])) == Tally(1, 2, [], {}, 0)
 
 
 def test_a_switch_ends_when_every_consumer_received_a_message() -> None:

@@ -23,20 +23,16 @@ def ledger(path: Path, name: str = "repair") -> Ledger:
 
 
 def states(path: Path, *keys: str) -> list[str | None]:
-    """Return the states as a run sees them that writes nothing."""
-
-    return asyncio.run(copied_states(path, *keys))
-
-
-def content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+    before = path.read_bytes() if path.exists() else None
+    found = asyncio.run(copied_states(path, *keys))
+    assert (path.read_bytes() if path.exists() else None) == before
+    return found
 
 
 async def copied_states(path: Path, *keys: str) -> list[str | None]:
-    before = content(path)
+    """Return the states as a run sees them that writes nothing."""
     async with Ledger(LedgerFile(path).copy(), "repair") as copy:
         await copy.note("sent", ["not written"], TO)
-    assert content(path) == before
     return [copy.state(key) for key in keys]
 
 
@@ -75,17 +71,7 @@ def test_the_ledger_of_an_earlier_repair_is_continued(tmp_path: Path) -> None:
     assert states(path, "a", "b", "c") == ["sent", "sending", "sent"]
 
 
-def test_the_ledger_of_something_else_is_refused(tmp_path: Path) -> None:
-    async def write(name: str) -> None:
-        async with ledger(tmp_path / "ledger.jsonl", name):
-            pass
-
-    asyncio.run(write("west/orders"))
-    with pytest.raises(ConfigError, match="is the ledger of west/orders"):
-        asyncio.run(write("repair"))
-
-
-def test_a_second_run_cannot_open_the_ledger_and_reads_what_the_first_has_written(tmp_path: Path) -> None:
+def test_a_second_run_waits_for_the_first_and_another_command_cannot_read_what_it_has_written(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
 
     async def write() -> None:
@@ -96,6 +82,8 @@ def test_a_second_run_cannot_open_the_ledger_and_reads_what_the_first_has_writte
                 await second.__aenter__()
         async with second:
             assert second.state("1/1") == "sent"
+        with pytest.raises(ConfigError, match="is the ledger of repair"):
+            await ledger(path, "west/orders").__aenter__()
 
     asyncio.run(write())
 

@@ -7,12 +7,6 @@ from shared.amqp import values
 from shared.errors import ConfigError
 
 
-def problems(path: Path) -> list[str]:
-    with pytest.raises(ConfigError) as raised:
-        read_templates(path)
-    return [str(problem) for problem in raised.value.problems]
-
-
 def test_a_line_becomes_a_message(tmp_path: Path) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text(
@@ -54,19 +48,8 @@ def test_a_line_becomes_a_message(tmp_path: Path) -> None:
 def test_a_bad_line_is_reported_with_its_number(tmp_path: Path, line: str, reason: str) -> None:
     file = tmp_path / "messages.jsonl"
     file.write_text(f'{{"body": "good"}}\n{line}\n', encoding="utf-8")
-    (problem,) = problems(file)
+    with pytest.raises(ConfigError) as raised:
+        read_templates(file)
+    (problem,) = map(str, raised.value.problems)
     assert f"{file}: line 2: " in problem
     assert reason in problem
-
-
-def test_all_bad_lines_are_reported(tmp_path: Path) -> None:
-    file = tmp_path / "messages.jsonl"
-    file.write_text("{\n{\n", encoding="utf-8")
-    assert len(problems(file)) == 2
-
-
-def test_a_file_without_messages_is_a_problem(tmp_path: Path) -> None:
-    file = tmp_path / "messages.jsonl"
-    file.write_text("\n\n")
-    assert "has no messages" in problems(file)[0]
-    assert "cannot be read" in problems(tmp_path / "absent")[0]

@@ -1,10 +1,10 @@
 from collections import Counter
 
 from busway import ROOT
+from cli.demo.applications import encoded, sdk_message
 from cli.demo.demo import WEBHOOKS
 from cli.demo.messages import EAST, TYPED, WEST, Pattern, Template, samples, webhook_templates
 from cli.demo.observations import deliveries
-from cli.demo.sender import encoded, sdk_message
 from cli.property_types import EXAMPLES
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -29,12 +29,8 @@ def test_jobs_fail_nowhere_on_one_site_and_on_both() -> None:
     assert Counter((job.site, job.failures) for job in jobs) == {
         (site, failures): count for site in (WEST, EAST) for failures, count in ((0, 30), (1, 90), (2, 30))
     }
-    assert {str(delivery.place) for job in jobs for delivery in deliveries(job)} == {
-        "west/jobs",
-        "east/jobs",
-        "west/jobs-auxiliary",
-        "east/jobs-auxiliary",
-    }
+    places = {str(delivery.place) for job in jobs for delivery in deliveries(job)}
+    assert places == {f"{site}/{queue}" for site in (WEST, EAST) for queue in ("jobs", "jobs-auxiliary")}
 
 
 def test_numbers_count_the_messages_of_one_site_and_pattern() -> None:
@@ -63,14 +59,10 @@ def test_recorded_webhooks_have_one_session_per_repository() -> None:
 
 
 def test_a_foreign_message_has_the_same_fields_as_with_the_sdk() -> None:
-    sample = next(
-        sample for sample in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if sample.is_foreign
-    )
+    made = samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20)
+    sample, plain = (next(each for each in made if each.is_foreign is is_foreign) for is_foreign in (True, False))
     message = Message.received(encoded(sample).content, Origin(sample.site, sample.pattern))
     assert dict(message.application_properties()) == sample.properties
-    plain = next(
-        sample for sample in samples(webhook_templates(ROOT / "node_modules" / WEBHOOKS), 20) if not sample.is_foreign
-    )
     assert sdk_message(plain).message_id == plain.message_id
     assert message.session_id == sample.session_id
     assert message.body == sample.template.body

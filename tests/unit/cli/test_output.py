@@ -83,16 +83,16 @@ def test_what_a_service_has_is_escaped_in_exports_and_commands() -> None:
     assert said.stdout.decode() == f"it's \\ {ACTING_TEXT}"
 
 
+def write_task(folder: Path, when: str) -> None:
+    (folder / "tasks").mkdir()
+    connections = "w: {kind: service-bus, setting: W}\ne: {kind: service-bus, setting: E}\n"
+    (folder / "connections.yaml").write_text(connections)
+    route = f"{{when: {json.dumps(when)}, target: {{connection: e, queue: q}}}}"
+    (folder / "tasks/copy.yaml").write_text(f"task: copy\nsource: {{connection: w, queue: q}}\nroutes: [{route}]\n")
+
+
 def test_check_prints_names_that_act_with_escapes(tmp_path: Path) -> None:
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(
-        "w: {kind: service-bus, setting: W}\ne: {kind: service-bus, setting: E}\n"
-    )
-    when = json.dumps(f"x = '{ACTING_TEXT}'")
-    (tmp_path / "tasks/copy.yaml").write_text(
-        "task: copy\nsource: {connection: w, queue: q}\n"
-        f"routes: [{{when: {when}, target: {{connection: e, queue: q}}}}]\n"
-    )
+    write_task(tmp_path, f"x = '{ACTING_TEXT}'")
     result = CliRunner().invoke(app, ["check", str(tmp_path)])
     assert "when x = 'a" in result.stdout
     assert (result.stdout + result.stderr).replace("\n", "").isprintable()
@@ -103,17 +103,9 @@ def test_lines_of_a_repair_quote_nothing_that_acts(tmp_path: Path) -> None:
     (tmp_path / "repair.jsonl").write_text(
         "".join(json.dumps(each) + "\n" for each in ({"manifest": 1, "messages": 1, "missing": 1}, *rows))
     )
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "connections.yaml").write_text(
-        "west: {kind: service-bus, setting: WEST}\neast: {kind: service-bus, setting: EAST}\n"
-    )
-    (tmp_path / "tasks" / "copy.yaml").write_text(
-        "task: copy\nsource: {connection: west, queue: orders}\nroutes: [{target: {connection: east, queue: orders}}]\n"
-    )
-    result = CliRunner().invoke(
-        app,
-        ["repair", str(tmp_path / "repair.jsonl"), "--config", str(tmp_path)],
-        env=dict.fromkeys(("WEST", "EAST"), "Endpoint=sb://127.0.0.1;SharedAccessKeyName=a;SharedAccessKey=b"),
-    )
-    assert not {"Cc", "Cf", "Zl", "Zp"} & {unicodedata.category(each) for each in result.output.replace("\n", "")}
+    write_task(tmp_path, "x = 1")
+    settings = dict.fromkeys(("W", "E"), "Endpoint=sb://127.0.0.1;SharedAccessKeyName=a;SharedAccessKey=b")
+    command = ["repair", str(tmp_path / "repair.jsonl"), "--config", str(tmp_path)]
+    result = CliRunner().invoke(app, command, env=settings)
+    assert not ACTING & {unicodedata.category(each) for each in result.output.replace("\n", "")}
     assert "\\x9b" in result.output

@@ -1,4 +1,3 @@
-import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
@@ -54,20 +53,9 @@ def test_what_is_missing_is_named_and_there_is_no_verdict(
     assert [each for each in expected if each not in result.stderr] == []
 
 
-@pytest.mark.parametrize("command", [["reconcile"], ["delete-raw", "--before", "2026-10-01"]])
-def test_a_container_that_does_not_answer_is_reported_before_spark_starts(
-    command: list[str], java: InstallJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def java_17(java: InstallJava) -> None:
     java("17.0.15")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"http://127.0.0.1:{server.getsockname()[1]}/devstoreaccount1"
-    account = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=a2V5"
-    monkeypatch.setenv("AzureWebJobsStorage", f"{account};BlobEndpoint={address}")
-    monkeypatch.chdir(tmp_path)
-    result = RUNNER.invoke(app, [*command, "--journal", f"{address}/journal"])
-    assert result.exit_code == 2
-    assert f"{address}/journal: ServiceRequestError" in result.stderr
-    assert not (tmp_path / "build").exists()
 
 
 class _OtherServer(BaseHTTPRequestHandler):
@@ -83,17 +71,29 @@ class _OtherServer(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_another_server_in_place_of_the_storage_is_reported(java: InstallJava, monkeypatch: pytest.MonkeyPatch) -> None:
-    java("17.0.15")
+@pytest.mark.parametrize("command", [["reconcile"], ["delete-raw", "--before", "2026-10-01"]])
+@pytest.mark.parametrize(
+    ("is_there", "problem"), [(False, "ServiceRequestError"), (True, "the answer is not a storage account's")]
+)
+@pytest.mark.usefixtures("java_17")
+def test_a_container_that_does_not_answer_is_reported_before_spark_starts(
+    command: list[str], is_there: bool, problem: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), _OtherServer) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/devstoreaccount1"
         account = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey=a2V5"
         monkeypatch.setenv("AzureWebJobsStorage", f"{account};BlobEndpoint={address}")
-        result = RUNNER.invoke(app, ["reconcile", "--journal", f"{address}/journal"])
-        server.shutdown()
+        monkeypatch.chdir(tmp_path)
+        if is_there:
+            Thread(target=server.serve_forever, daemon=True).start()
+        else:
+            server.server_close()
+        result = RUNNER.invoke(app, [*command, "--journal", f"{address}/journal"])
+        if is_there:
+            server.shutdown()
     assert result.exit_code == 2
-    assert f"{address}/journal: the answer is not a storage account's" in result.stderr
+    assert f"{address}/journal: {problem}" in result.stderr
+    assert not (tmp_path / "build").exists()
 
 
 def test_the_job_gets_the_options_of_the_command(

@@ -35,21 +35,16 @@ def test_a_namespace_file_is_named_after_its_connection(folder: Path) -> None:
     assert [settings_of(file, connections) for file in beside(folder)] == [{"SECOND"}, {"FIRST"}]
 
 
-def test_a_namespace_file_without_a_connection_is_reported_before_the_start(folder: Path) -> None:
-    (folder / "entities/east.json").rename(folder / "entities/aest.json")
-    problem = f"its name is not that of a connection of the same kind in {folder} (expected one of west, east)"
-    assert f"entities/aest.json: {problem}" in refused("start", folder)
-
-
-def test_a_missing_queue_is_reported_before_the_start(folder: Path) -> None:
+def test_a_missing_queue_and_a_namespace_file_without_a_connection_are_reported_before_the_start(folder: Path) -> None:
     entities = folder / "entities/east.json"
     entities.write_text(entities.read_text().replace('"orders"', '"orders-old"'))
     problem = refused("start", folder, "--port", "0")
     assert "all-active.yaml: document 1: routes[0].target" in problem
-    assert (
-        "east has no topic orders (create it, on this machine with `busway plan --config-json config/entities`"
-        in problem
-    )
+    hint = "create it, on this machine with `busway plan --config-json config/entities`"
+    assert f"east has no topic orders ({hint}" in problem
+    entities.rename(folder / "entities/aest.json")
+    problem = f"its name is not that of a connection of the same kind in {folder} (expected one of west, east)"
+    assert f"entities/aest.json: {problem}" in refused("start", folder)
 
 
 def test_a_port_in_use_is_reported_before_the_start(folder: Path) -> None:

@@ -8,7 +8,7 @@ import shutil
 import socket
 import time
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -134,10 +134,8 @@ def three_hops(tmp_path: Path) -> Sites:
     for other in others:
         sites.carry("west-to-east", other, ("west", "orders"), ("east", "orders"))
     first = sites.carry("west-to-east", delivered(3, message_id="order-1"), ("west", "orders"), ("east", "orders"))
-    assert first is not None
-    second = sites.carry(
-        "east-to-north", sites.enqueued(first, 30), ("east", "orders"), ("north", "orders"), renames=True
-    )
+    again = sites.enqueued(first or b"", 30)
+    second = sites.carry("east-to-north", again, ("east", "orders"), ("north", "orders"), renames=True)
     assert second is not None
     third = sites.enqueued(second, 5, {"unwanted": string("yes")})
     assert sites.carry("north-to-south", third, ("north", "orders"), ("south", "orders")) is None
@@ -151,6 +149,7 @@ def trace(sites: Sites, message_id: str, *options: str) -> Result:
 
 
 def traced(sites: Sites, message_id: str, *options: str) -> str:
+    sites.write()
     result = trace(sites, message_id, *options)
     assert result.exit_code == 0, result.output
     return result.stdout
@@ -188,22 +187,19 @@ def test_json_has_the_records_as_the_journal_has_them(three_hops: Sites) -> None
 
 def test_a_message_without_an_outcome_is_reported_as_such(tmp_path: Path) -> None:
     sites = Sites(tmp_path / "journal")
-    sites.carry(
-        "copy", delivered(1, message_id="held"), ("west", "orders"), ("east", "orders"), output=OutputThatIsDown()
-    )
+    held = delivered(1, message_id="held")
+    sites.carry("copy", held, ("west", "orders"), ("east", "orders"), output=OutputThatIsDown())
     stream = next(member for member in sites.sink.members if member.role == "target")
-    retried = traced_folder(sites, "held")
-    assert "copy could not send it, and will retry" in retried
+    assert "copy could not send it, and will retry" in " ".join(traced(sites, "held").split())
     del sites.sink.members[stream]
     (tmp_path / "journal").rename(tmp_path / "before")
-    sites.write()
-    assert "held: 1 hop. copy has no outcome on record" in traced_folder(sites, "held")
+    assert "held: 1 hop. copy has no outcome on record" in " ".join(traced(sites, "held").split())
 
 
 def test_a_message_that_is_delivered_again_is_not_sent_again(tmp_path: Path) -> None:
     sites = Sites(tmp_path / "journal")
     sites.carry("copy", delivered(1, message_id="twice"), ("west", "orders"), ("east", "orders"), times=2)
-    text = traced_folder(sites, "twice")
+    text = " ".join(traced(sites, "twice").split())
     assert "copy did not send it again: the target had accepted it before" in text
     assert "None" not in text
 
@@ -212,7 +208,7 @@ def test_the_end_of_a_message_names_each_of_its_targets(tmp_path: Path) -> None:
     sites = Sites(tmp_path / "journal")
     others = [Target(OutputThatAccepts(), "north", "orders"), Target(OutputThatIsDown(), "south", "orders")]
     sites.carry("fan", delivered(1, message_id="three"), ("west", "orders"), ("east", "orders"), others=others)
-    end = traced_folder(sites, "three").partition("1. fan")[0]
+    end = " ".join(traced(sites, "three").split()).partition("1. fan")[0]
     for number, text in enumerate(("sent it, and east/orders accepted it", "sent it, and north/orders accepted it")):
         assert f"{text}; part or target {number}" in end
     assert "will retry at south/orders" in end
@@ -227,14 +223,9 @@ def test_a_number_that_begins_again_belongs_to_two_messages(tmp_path: Path, name
         sites.clock.advance(60)
         message = sites.enqueued(delivered(1, message_id=message_id), 1)
         sites.carry("copy", message, ("west", "orders"), ("east", "orders"), output=output)
-    text = traced_folder(sites, name)
+    text = " ".join(traced(sites, name).split())
     assert other not in text.replace("journal", "")
     assert ("accepted it" in text, "will retry" in text) == ((True, False) if name == "before" else (False, True))
-
-
-def traced_folder(sites: Sites, message_id: str) -> str:
-    sites.write()
-    return " ".join(traced(sites, message_id).split())
 
 
 def test_an_unknown_id_is_not_found(three_hops: Sites) -> None:
@@ -248,10 +239,12 @@ def test_an_unknown_id_is_not_found(three_hops: Sites) -> None:
         (["--from", "yesterday"], "--from: got 'yesterday' (expected a day or an hour in UTC"),
         (["--from", "2026-11-20", "--to", "2026-11-19"], "2026-11-20T00 to 2026-11-19T23: has 0 hours"),
         (["--from", "1970-01-01"], "at most 400 days"),
+        (["--config", str(EXAMPLE)], "names no blob container"),
     ],
 )
-def test_wrong_hours_are_reported(tmp_path: Path, options: list[str], problem: str) -> None:
-    result = CliRunner().invoke(app, ["trace", "m", "--journal", str(tmp_path), *options])
+def test_wrong_hours_and_a_missing_journal_are_reported(tmp_path: Path, options: list[str], problem: str) -> None:
+    journal = [] if "--config" in options else ["--journal", str(tmp_path)]
+    result = CliRunner().invoke(app, ["trace", "m", *journal, *options])
     assert result.exit_code == 2
     assert problem in result.stderr
 
@@ -339,7 +332,6 @@ def test_a_hostile_id_cannot_write_to_the_terminal(tmp_path: Path) -> None:
     sites = Sites(tmp_path / "journal")
     name = "a\x1b[2J\x9b\nb"
     sites.carry("copy", delivered(1, message_id=name), ("west", "orders"), ("east", "orders"))
-    sites.write()
     text = traced(sites, name)
     assert not set("\x1b\x9b") & set(text)
     assert "1 hop" in text
@@ -354,12 +346,6 @@ def test_any_id_is_found_in_what_the_journal_wrote(tmp_path_factory: pytest.Temp
     assert [(hop.place.sequence_number, len(hop.records)) for hop in hops(found.records)] == [(1, 2)]
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as string:
-        yield string
-
-
 def uploaded(sites: Sites, storage: str, name: str, config: Path) -> Path:
     """Upload the journals to a container, and return a configuration that names it."""
     client = ContainerClient.from_connection_string(storage, name)
@@ -371,24 +357,7 @@ def uploaded(sites: Sites, storage: str, name: str, config: Path) -> Path:
     return config
 
 
-def test_the_journal_of_a_container_is_downloaded_once(
-    three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = uploaded(three_hops, storage, "journal", tmp_path / "config")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("JOURNAL", storage)
-    arguments = ["trace", "order-1", "--config", str(config), "--from", three_hops.hour, "--to", three_hops.hour]
-    first = CliRunner().invoke(app, arguments)
-    assert "order-1: 3 hops." in first.stdout, first.output
-    files = list((tmp_path / "build/trace").rglob("*.gz"))
-    assert len(files) == 6
-    assert all(file.stat().st_mode & 0o077 == 0 for file in files)
-    times = [file.stat().st_mtime_ns for file in files]
-    assert CliRunner().invoke(app, arguments).stdout == first.stdout
-    assert [file.stat().st_mtime_ns for file in files] == times
-
-
-def test_storage_that_gives_no_answer_ends_a_trace_with_what_was_downloaded_before(
+def test_the_journal_of_a_container_is_downloaded_once_and_read_again_without_the_storage(
     three_hops: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -397,13 +366,20 @@ def test_storage_that_gives_no_answer_ends_a_trace_with_what_was_downloaded_befo
         config = uploaded(three_hops, storage, "journal", tmp_path / "config")
         monkeypatch.setenv("JOURNAL", storage)
         arguments = ["trace", "order-1", "--config", str(config), "--from", three_hops.hour, "--to", three_hops.hour]
-        answered_first = CliRunner().invoke(app, arguments)
+        first = CliRunner().invoke(app, arguments)
+        assert "order-1: 3 hops." in first.stdout, first.output
+        files = list((tmp_path / "build/trace").rglob("*.gz"))
+        assert len(files) == 6
+        assert all(file.stat().st_mode & 0o077 == 0 for file in files)
+        times = [file.stat().st_mtime_ns for file in files]
+        assert CliRunner().invoke(app, arguments).stdout == first.stdout
+        assert [file.stat().st_mtime_ns for file in files] == times
     with socket.create_server(("127.0.0.1", int(storage.rpartition(":")[2].split("/")[0]))):
         started = time.monotonic()
         found = CliRunner().invoke(app, arguments)
         assert time.monotonic() - started < 10
         nothing = CliRunner().invoke(app, [*arguments[:-1], "2020-01-01T00", "--from", "2020-01-01T00"])
-    assert (found.exit_code, found.stdout) == (2, answered_first.stdout)
+    assert (found.exit_code, found.stdout) == (2, first.stdout)
     assert "busway trace: waits for " in found.stderr
     assert "from files that an earlier trace has downloaded" in found.stderr
     assert (nothing.exit_code, nothing.stdout) == (2, "")
@@ -411,10 +387,14 @@ def test_storage_that_gives_no_answer_ends_a_trace_with_what_was_downloaded_befo
 
 
 def test_the_dashboard_finds_the_same_hops_in_the_container(
-    three_hops: Sites, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three_hops: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = uploaded(three_hops, storage, "journal-of-the-dashboard", tmp_path / "config")
-    pages = DeadLetterPages(load(config), {"JOURNAL": storage}, choices({}))
+    with running_azurite(tmp_path) as storage:
+        config = uploaded(three_hops, storage, "journal", tmp_path / "config")
+        check_pages(three_hops, DeadLetterPages(load(config), {"JOURNAL": storage}, choices({})), monkeypatch)
+
+
+def check_pages(three_hops: Sites, pages: DeadLetterPages, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def traced(**parameters: str) -> tuple[int, dict[str, Any]]:
         request = func.HttpRequest("GET", "/api/status/trace", params=parameters, body=b"")
@@ -437,9 +417,3 @@ def test_the_dashboard_finds_the_same_hops_in_the_container(
     monkeypatch.setattr("shared.journal.trace_document.MOST_BYTES", 10)
     code, refused = traced(id="order-1", **{"from": three_hops.hour})
     assert (code, "search fewer hours, or run busway trace" in refused["error"]) == (503, True)
-
-
-def test_without_a_journal_the_file_is_named() -> None:
-    result = CliRunner().invoke(app, ["trace", "m", "--config", str(EXAMPLE)])
-    assert result.exit_code == 2
-    assert "names no blob container" in result.stderr

@@ -1,6 +1,7 @@
-"""Writes what a project deploys: the app, the templates with what the tasks need, and the image of the nightly job."""
+"""Writes projects that hold only a configuration, and what they deploy: the app, the templates, and the nightly job."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import typer
 
 from busway import ROOT
 from cli.check_folder import check_folder
+from cli.commands.schema import FILES, text
 from cli.topology.deployment import DEFAULT_JOURNAL, deployment_of
 from cli.topology.plan import load_needs
 from shared.errors import ConfigError, Problem
@@ -48,10 +50,13 @@ def write_package(config: Path, out: Path) -> None:
     if not check_folder(config, [], strict=False, deploys=True):
         raise typer.Exit(1)
     try:
-        deployment = _deployment(config)
+        configuration, needs = load_needs(config)
+        if configuration.journal is None:
+            configuration = replace(configuration, journal=DEFAULT_JOURNAL)
+        deployment = deployment_of(configuration, needs)
         _replaced(out, lambda folder: _write_app(config, project, folder))
         _replaced(infra, lambda folder: _write_templates(deployment, folder))
-        _replaced(nightly, _write_nightly)
+        _replaced(nightly, lambda folder: shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=_IGNORED))
     except OSError as error:
         raise ConfigError([Problem(str(error.filename or out), f"cannot be written: {error.strerror}")]) from error
     typer.echo(f"{out}: Busway {version('busway')} with {config}")
@@ -61,14 +66,7 @@ def write_package(config: Path, out: Path) -> None:
         typer.echo(f"{config / JOURNAL} is missing: the app has a journal in blobs, with the app setting JOURNAL")
 
 
-def _deployment(config: Path) -> dict[str, object]:
-    configuration, needs = load_needs(config)
-    if configuration.journal is None:
-        configuration = replace(configuration, journal=DEFAULT_JOURNAL)
-    return deployment_of(configuration, needs)
-
-
-def _replaced(place: Path, write: Callable[[Path], None]) -> None:
+def _replaced(place: Path, write: Callable[[Path], object]) -> None:
     """
     Let *write* fill a new folder, and put it in the place of what an earlier run wrote.
 
@@ -111,10 +109,6 @@ def _write_templates(deployment: dict[str, object], folder: Path) -> None:
     (folder / TASKS_FILE).write_text(json.dumps(deployment, indent=2) + "\n")
 
 
-def _write_nightly(folder: Path) -> None:
-    shutil.copytree(ROOT / "jobs", folder / "jobs", ignore=_IGNORED)
-
-
 def _foreign_links(config: Path, *files: Path) -> list[Problem]:
     """Return a problem for each link that would take something from elsewhere into the app."""
     hint = "put a copy in its place if it is to be deployed"
@@ -138,11 +132,57 @@ def _version_problem(file: Path) -> Problem | None:
 
 
 def _place_problem(place: Path, marker: str, config: Path) -> Problem | None:
-    name = f"--out: {place}"
-    if config.resolve().is_relative_to(place.resolve()):
-        return Problem(name, "contains the configuration", "name a folder that may be replaced")
-    if place.exists() and not (place / marker).exists() and (not place.is_dir() or any(place.iterdir())):
-        return Problem(name, "exists and was not written by busway package", "name a folder that may be replaced")
-    if place.resolve() == ROOT or ROOT.is_relative_to(place.resolve()):
-        return Problem(name, "contains Busway itself", "name a folder that may be replaced")
-    return None
+    is_foreign = place.exists() and not (place / marker).exists() and (not place.is_dir() or any(place.iterdir()))
+    reasons = {
+        "contains the configuration": config.resolve().is_relative_to(place.resolve()),
+        "exists and was not written by busway package": is_foreign,
+        "contains Busway itself": ROOT.is_relative_to(place.resolve()),
+    }
+    found = next((reason for reason, holds in reasons.items() if holds), None)
+    return None if found is None else Problem(f"--out: {place}", found, "name a folder that may be replaced")
+
+
+_TEMPLATE = Path(__file__).parent / "template"
+_EXAMPLES = ROOT / "config" / "examples"
+
+
+def write_project(folder: Path, example: str) -> None:
+    """Write a project with the configuration of an example into an empty *folder*."""
+    examples = sorted(path.name for path in _EXAMPLES.iterdir() if (path / "connections.yaml").is_file())
+    if example not in examples:
+        expected = f"expected one of {', '.join(examples)}"
+        raise ConfigError([Problem(f"--example {example}", "unknown example", expected)])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ConfigError([Problem(str(folder), "is not empty", "name a new folder")])
+        _write(folder, example)
+    except OSError as error:
+        raise ConfigError([Problem(str(folder), f"cannot be written: {error.strerror}")]) from error
+    typer.echo(f"{folder}: written for Busway {version('busway')}, with the example {example}")
+    typer.echo("next, in that folder: busway check, then busway start --port 0")
+
+
+def _write(folder: Path, example: str) -> None:
+    shutil.copytree(_EXAMPLES / example, folder / "config")
+    for path in (folder / "config").rglob("*.yaml"):
+        # An example is two folders below the schemas, a project's configuration is beside them.
+        path.write_text(path.read_text().replace(f"{SCHEMA_LINE}../../", SCHEMA_LINE, 1))
+    for what in FILES:
+        (folder / "config" / f"{what}.schema.json").write_text(text(what))
+    if not (folder / "config" / JOURNAL).exists():
+        (folder / "config" / JOURNAL).write_text(JOURNAL_TEXT)
+    shutil.copy(ROOT / "host.json", folder)
+    (folder / "infra").mkdir()
+    shutil.copy(ROOT / "infra/main.bicepparam", folder / "infra")
+    # As azd takes it: small letters, digits and hyphens.
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "busway"
+    (folder / "azure.yaml").write_text((ROOT / "azure.yaml").read_text().replace("name: busway", f"name: {name}"))
+    (folder / VERSION_FILE).write_text(version("busway") + "\n")
+    (folder / ".gitignore").write_text((_TEMPLATE / "gitignore").read_text())
+    workflows = folder / ".github" / "workflows"
+    workflows.mkdir(parents=True)
+    shutil.copy(_TEMPLATE / "deploy.yml", workflows)
+    page = (_TEMPLATE / "README.md").read_text()
+    page = page.replace("NAME\n", f"{folder.resolve().name}\n", 1).replace("BUSWAY_VERSION", version("busway"))
+    (folder / "README.md").write_text(page)
