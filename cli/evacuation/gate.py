@@ -8,7 +8,7 @@ the copies are there, because a topic distributes them later than it accepts the
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from azure.servicebus.management import (
 from cli.evacuation.move import EVACUATED_TO
 from cli.evacuation.pairs import SUBSCRIPTIONS
 from cli.files import whole_file
-from cli.topology.settings import CORRELATION, pascal
+from cli.topology.model import CORRELATION, pascal
 from shared.ends.service_bus.administration import translating
 from shared.errors import ConfigError, Problem
 from shared.resend.places import Destination, file_of
@@ -61,10 +61,16 @@ class Gate:
                 name: {rule.name: _sql(rule, self._topic) for rule in some if rule.name != _RULE}
                 for name, some in rules.items()
             }
-            self._keep(original)
+            if not self.is_closed:  # otherwise an earlier run has kept them
+                self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with whole_file(self._file) as file:
+                    file.write(json.dumps(original, indent=1))
             for name, some in rules.items():
                 for rule in some:
-                    self._extend(name, rule)
+                    if rule.name != _RULE and not _is_extended(rule) and not isinstance(rule.filter, FalseRuleFilter):
+                        kept = original[name][rule.name]
+                        rule.filter = SqlRuleFilter(f"({kept['sql']}){_END}", parameters=kept["parameters"] or None)
+                        self._client.update_rule(self._topic.entity, name, rule)
                 if all(rule.name != _RULE for rule in some):
                     own = f"{self._topic.entity}{SUBSCRIPTIONS}{name}".replace("'", "''")
                     only = SqlRuleFilter(f"[{EVACUATED_TO}] = '{own}'")
@@ -77,35 +83,22 @@ class Gate:
         kept: dict[str, dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
         with translating(str(self._topic)):
             for subscription, rules in kept.items():
-                for rule in self._existing(subscription):
+                try:
+                    existing = list(self._client.list_rules(self._topic.entity, subscription))
+                except ResourceNotFoundError:
+                    continue
+                for rule in existing:
                     before = rules.get(rule.name)
                     if rule.name == _RULE:
                         self._client.delete_rule(self._topic.entity, subscription, _RULE)
                     elif before is not None and _is_extended(rule):
-                        rule.filter = _filter_of(before)
+                        rule.filter = SqlRuleFilter(before["sql"], parameters=before["parameters"] or None)
+                        if before["kind"] == CorrelationRuleFilter.__name__:
+                            rule.filter = CorrelationRuleFilter(**before["correlation"])
+                        if before["kind"] == TrueRuleFilter.__name__:
+                            rule.filter = TrueRuleFilter()
                         self._client.update_rule(self._topic.entity, subscription, rule)
         self._file.unlink()
-
-    def _existing(self, subscription: str) -> list[RuleProperties]:
-        try:
-            return list(self._client.list_rules(self._topic.entity, subscription))
-        except ResourceNotFoundError:
-            return []
-
-    def _extend(self, subscription: str, rule: RuleProperties) -> None:
-        if rule.name == _RULE or _is_extended(rule) or isinstance(rule.filter, FalseRuleFilter):
-            return
-        kept = _sql(rule, self._topic)
-        rule.filter = SqlRuleFilter(f"({kept['sql']}){_END}", parameters=kept["parameters"] or None)
-        self._client.update_rule(self._topic.entity, subscription, rule)
-
-    def _keep(self, original: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-        """Write the original rules to disk, unless an earlier run has them."""
-        if self.is_closed:
-            return
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with whole_file(self._file) as file:
-            file.write(json.dumps(original, indent=1))
 
 
 _END = f" AND [{EVACUATED_TO}] IS NULL"
@@ -152,11 +145,3 @@ def _literal(value: object, where: str) -> str:
         return "'" + value.replace("'", "''") + "'"
     hint = "move its messages to a queue: --to"
     raise ConfigError([Problem(where, f"compares with a {type(value).__name__}, which SQL cannot", hint)])
-
-
-def _filter_of(kept: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the filters of the SDK have no common type
-    if kept["kind"] == CorrelationRuleFilter.__name__:
-        return CorrelationRuleFilter(**kept["correlation"])
-    if kept["kind"] == TrueRuleFilter.__name__:
-        return TrueRuleFilter()
-    return SqlRuleFilter(kept["sql"], parameters=kept["parameters"] or None)

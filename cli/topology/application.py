@@ -8,7 +8,8 @@ next plan finds.
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from azure.core.exceptions import AzureError, ResourceNotFoundError
@@ -17,10 +18,9 @@ from azure.servicebus.management import SqlRuleAction, SqlRuleFilter
 from cli.output import print_problems, problems_of
 from cli.topology.difference import Action, Step
 from cli.topology.live import check_is_empty, setting_of
-from cli.topology.model import Kind, Name, Setting, SubscriptionRule, text_of
-from cli.topology.plan import Plan, SitePlan
+from cli.topology.model import Kind, Name, Setting, SubscriptionRule, pascal, text_of
+from cli.topology.plan import Plan
 from cli.topology.plan_text import print_step, verdict
-from cli.topology.settings import pascal
 from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import IsBeingChanged, create_subscription_with_rule, translated
 from shared.errors import BuswayError, TargetRefused
@@ -34,19 +34,20 @@ if TYPE_CHECKING:
 _ATTEMPTS, _PAUSE_SECONDS = 5, 2.0
 
 
+@dataclass
 class Application:
-    """Takes the steps of a plan in all namespaces."""
+    """Takes the steps of a plan in all namespaces; the deletions too if they are to be pruned."""
 
-    def __init__(self, plan: Plan, *, prune: bool, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Take the deletions too if they are to be *prune*d; *sleep* while somebody else changes an entity."""
-        self._sleep = sleep
-        self.done: list[Step] = []
-        self.failed: list[Step] = []
-        self.skipped: list[Step] = []
-        self._missing: set[tuple[str, tuple[Kind, str]]] = set()
-        """What could not be created, with the alias of its namespace."""
-        self._plan = plan
-        self._prune = prune
+    plan: Plan
+    _: KW_ONLY
+    prune: bool
+    sleep: Callable[[float], None] = time.sleep
+    """Waits while somebody else changes an entity."""
+    done: list[Step] = field(default_factory=list)
+    failed: list[Step] = field(default_factory=list)
+    skipped: list[Step] = field(default_factory=list)
+    missing: set[tuple[str, tuple[Kind, str]]] = field(default_factory=set)
+    """What could not be created, with the alias of its namespace."""
 
     @property
     def counts(self) -> str:
@@ -57,11 +58,11 @@ class Application:
 
     def is_complete(self, left: Plan) -> bool:
         """Return whether *left*, the plan after the run, has no steps: what failed, someone else has done then."""
-        return not (left.has_errors or left.steps or (self._prune and left.extras))
+        return not (left.has_errors or left.steps or (self.prune and left.extras))
 
     def summary(self, left: Plan) -> str:
         """Return what was done, and what is *left* to do, in sentences."""
-        text = f"{self.counts[0].upper()}{self.counts[1:]}. {verdict(left, prune=self._prune)}"
+        text = f"{self.counts[0].upper()}{self.counts[1:]}. {verdict(left, prune=self.prune)}"
         if self.is_complete(left):
             return f"{text} Someone else has done what failed." if self.failed else text
         if self.failed:
@@ -70,52 +71,50 @@ class Application:
 
     def run(self) -> None:
         """Take the steps: first what is sent to, everywhere, then what is sent from, then deletions."""
-        steps = {site.alias: self._steps(site) for site in self._plan.sites}
+        steps = {}
+        for site in self.plan.sites:
+            extras = site.difference.extras if self.prune and not site.is_hubs else ()
+            steps[site.alias] = sorted((*site.steps, *extras), key=lambda step: step.order)
         for phase in sorted({step.order[0] for some in steps.values() for step in some}):
             for alias, some in steps.items():
                 now = [step for step in some if step.order[0] == phase]
-                if now:
-                    self._run_site(alias, now)
-
-    def _steps(self, site: SitePlan) -> list[Step]:
-        extras = site.difference.extras if self._prune and site.difference is not None and not site.is_hubs else ()
-        return sorted((*site.steps, *extras), key=lambda step: step.order)
-
-    def _run_site(self, alias: str, steps: Sequence[Step]) -> None:
-        try:
-            with open_client(alias, self._plan.configuration.connections[alias]) as client:
-                for step in steps:
-                    self._take(client, alias, step)
-        except BuswayError as error:
-            print_problems(problems_of(error))
-            self.skipped += steps
+                if not now:
+                    continue
+                try:
+                    with open_client(alias, self.plan.configuration.connections[alias]) as client:
+                        for step in now:
+                            self._take(client, alias, step)
+                except BuswayError as error:
+                    print_problems(problems_of(error))
+                    self.skipped += now
 
     def _take(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> None:
         for name in filter(None, (step.name.parent, step.name)):
-            if (alias, name.key) in self._missing:
+            if (alias, name.key) in self.missing:
                 self.skipped.append(step)
                 print_step(alias, step, f"skipped, because it needs {name}")
                 return
-        failure = self._attempt(client, alias, step)
-        for _ in range(_ATTEMPTS - 1):
-            if not isinstance(failure, IsBeingChanged):
-                break
-            self._sleep(_PAUSE_SECONDS)
-            failure = self._attempt(client, alias, step)
+        attempts = _ATTEMPTS
+        while isinstance(failure := self._attempt(client, alias, step), IsBeingChanged) and (attempts := attempts - 1):
+            self.sleep(_PAUSE_SECONDS)
         if failure is None:
             self.done.append(step)
             print_step(alias, step, "")
             return
         self.failed.append(step)
         if step.action is Action.CREATE:
-            self._missing.add((alias, step.name.key))
+            self.missing.add((alias, step.name.key))
         print_step(alias, step, str(failure))
 
     def _attempt(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> BuswayError | None:
         """Carry out a step, and return why it failed."""
         try:
             if step.action is Action.DELETE:
-                self._check_is_empty(client, alias, step)
+                configuration = self.plan.configuration
+                setting = configuration.connections[alias].setting or ""
+                namespace = Place(alias, configuration.site(alias), setting, "")
+                with contextlib.suppress(ResourceNotFoundError):  # deleted by another plan
+                    check_is_empty(client, step.name, namespace, os.environ)
             _carry_out(client, step)
         except AzureError as error:
             return translated(error, f"{alias} {step.name}")
@@ -126,40 +125,38 @@ class Application:
             return TargetRefused(f"{alias} {step.name}: is refused: {error}")
         return None
 
-    def _check_is_empty(self, client: "ServiceBusAdministrationClient", alias: str, step: Step) -> None:
-        configuration = self._plan.configuration
-        namespace = Place(alias, configuration.site(alias), configuration.connections[alias].setting or "", "")
-        with contextlib.suppress(ResourceNotFoundError):  # deleted by another plan
-            check_is_empty(client, step.name, namespace, os.environ)
-
 
 def _carry_out(client: "ServiceBusAdministrationClient", step: Step) -> None:
-    parts = step.name.parts
+    parts, rule = step.name.parts, step.rule
     match step.action:
         case Action.CREATE:
             settings = {name: value for name, value in step.settings.items() if value is not None}
-            if step.rule is None:
+            if rule is None:
                 _method(client, "create", step.name)(*parts, **settings)
             else:
-                _create_with_rule(client, step.name, settings, step.rule)
+                _create_with_rule(client, step.name, settings, rule)
         case Action.CHANGE:
             _update(client, step.name, step.settings)
         case Action.DELETE:
             with contextlib.suppress(ResourceNotFoundError):  # a plan that ran at the same time was faster
                 _method(client, "delete", step.name)(*parts)
-        case Action.CREATE_RULE:
-            topic, subscription = parts
-            client.create_rule(topic, subscription, _rule(step).name, **_rule_options(_rule(step)))
-        case Action.REPLACE_RULE:
-            topic, subscription = parts
-            present = client.get_rule(topic, subscription, _rule(step).name)
-            options = _rule_options(_rule(step))
-            present.filter, present.action = options["filter"], options.get("action")
-            client.update_rule(topic, subscription, present)
+        case _ if rule is None:
+            raise ValueError(f"{step.action} without a rule")
         case Action.DELETE_RULE:
-            topic, subscription = parts
             with contextlib.suppress(ResourceNotFoundError):
-                client.delete_rule(topic, subscription, _rule(step).name)
+                client.delete_rule(parts[0], parts[1], rule.name)
+        case _ if isinstance(rule.filter, CorrelationFilter):
+            raise TypeError("tasks declare SQL rules only")
+        case Action.CREATE_RULE:
+            client.create_rule(parts[0], parts[1], rule.name, filter=SqlRuleFilter(rule.filter), action=_action(rule))
+        case Action.REPLACE_RULE:
+            present = client.get_rule(parts[0], parts[1], rule.name)
+            present.filter, present.action = SqlRuleFilter(rule.filter), _action(rule)
+            client.update_rule(parts[0], parts[1], present)
+
+
+def _action(rule: SubscriptionRule) -> SqlRuleAction | None:
+    return None if rule.action is None else SqlRuleAction(rule.action)
 
 
 def _method(client: "ServiceBusAdministrationClient", verb: str, name: Name) -> Callable[..., Any]:
@@ -192,18 +189,3 @@ def _update(client: "ServiceBusAdministrationClient", name: Name, settings: Mapp
     for setting, value in settings.items():
         setattr(found, setting, value)
     _method(client, "update", name)(*name.parts[:-1], found)
-
-
-def _rule(step: Step) -> SubscriptionRule:
-    if step.rule is None:
-        raise ValueError(f"{step.action} without a rule")
-    return step.rule
-
-
-def _rule_options(rule: SubscriptionRule) -> dict[str, Any]:
-    if isinstance(rule.filter, CorrelationFilter):
-        raise TypeError("tasks declare SQL rules only")
-    options: dict[str, Any] = {"filter": SqlRuleFilter(rule.filter)}
-    if rule.action is not None:
-        options["action"] = SqlRuleAction(rule.action)
-    return options

@@ -12,18 +12,15 @@ from functools import partial
 from typing import Any
 
 from cli.topology.difference import Step, creation, is_forward
-from cli.topology.model import ORDER, Kind, Setting
+from cli.topology.model import ORDER, SETTINGS, Kind, Setting, pascal, written
 from cli.topology.needs import Needed, Needs
-from cli.topology.settings import arm_properties, written
 from shared.ends.service_bus.administration import host_of
 from shared.tasks.files import Configuration
 
 TEMPLATE = "entities.bicep"
 
-PROPERTIES = arm_properties()
+PROPERTIES = {name: name[0] + pascal(name)[1:] for name, known in SETTINGS.items() if known.az is not None}
 """The settings that the template sets, each with its name there."""
-
-_SUFFIX = ".servicebus."
 
 
 class _Expression(str):
@@ -47,12 +44,16 @@ def parameters_of(configuration: Configuration, needs: Needs, settings: Mapping[
             continue
         alias = needs.aliases[key]
         connection = configuration.connections[alias]
-        namespace = _namespace(alias, host_of(connection.setting or "", settings))
+        name, is_azure, _ = host_of(connection.setting or "", settings).partition(".servicebus.")
+        variable = re.sub(r"\W", "_", alias).upper() + "_NAMESPACE"
+        namespace = name if is_azure else _Expression(f"readEnvironmentVariable('{variable}')")
         described = {"namespace": namespace, **entities_of(needed.values())}
-        if connection.end.has_hubs:
-            event_hubs.append({name: described[name] for name in ("namespace", "hubs", "consumerGroups")})
-        else:
-            service_bus.append({name: described[name] for name in ("namespace", "queues", "topics", "subscriptions")})
+        sites, kinds = (
+            (event_hubs, ("hubs", "consumerGroups"))
+            if connection.end.has_hubs
+            else (service_bus, ("queues", "topics", "subscriptions"))
+        )
+        sites.append({kind: described[kind] for kind in ("namespace", *kinds)})
     lines = [
         "// Printed by `busway plan --bicep` from the tasks and topology.yaml. Keep it beside infra/entities.bicep.",
         f"using '{TEMPLATE}'",
@@ -114,17 +115,6 @@ def _properties(settings: Mapping[str, Setting]) -> dict[str, Any]:
         elif name in PROPERTIES and value is not None:
             found[PROPERTIES[name]] = written(value)
     return found
-
-
-def _namespace(alias: str, host: str) -> str:
-    if _SUFFIX in host:
-        return host.partition(_SUFFIX)[0]
-    return _Expression(f"readEnvironmentVariable('{variable_of(alias)}')")
-
-
-def variable_of(alias: str) -> str:
-    """Return the environment variable with the name of the namespace behind a connection."""
-    return re.sub(r"\W", "_", alias).upper() + "_NAMESPACE"
 
 
 def _bicep(value: Any, indent: str = "") -> str:  # noqa: ANN401 - JSON

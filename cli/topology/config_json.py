@@ -12,19 +12,22 @@ from typing import Any
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from cli.topology.difference import creation
 from cli.topology.model import (
+    CORRELATION,
     DEFAULT_RULE,
     EVERYTHING,
     NEW_RULE,
+    SETTINGS,
     Entity,
     Kind,
     Name,
     Namespace,
     Setting,
     SubscriptionRule,
+    pascal,
     text_of,
+    written,
 )
 from cli.topology.needs import Needed
-from cli.topology.settings import CORRELATION, SETTINGS, pascal, written
 from shared.amqp.values import Value
 from shared.printable import json_lines
 from shared.rules import CorrelationFilter, FalseFilter, Rule, TrueFilter
@@ -59,7 +62,14 @@ def document_of(namespace: Namespace, *, for_emulator: bool = False) -> str:
     else:
         queues = [_described(entity, for_emulator) for entity in namespace.sorted() if entity.name.kind is Kind.QUEUE]
         topics = [
-            {**_described(entity, for_emulator), "Subscriptions": _subscriptions(entity, namespace, for_emulator)}
+            {
+                **_described(entity, for_emulator),
+                "Subscriptions": [
+                    {**_described(each, for_emulator), "Rules": _rules(each)}
+                    for each in namespace.sorted()
+                    if each.name.parent is not None and each.name.parent.key == entity.name.key
+                ],
+            }
             for entity in namespace.sorted()
             if entity.name.kind is Kind.TOPIC
         ]
@@ -116,16 +126,6 @@ def _described(entity: Entity, for_emulator: bool) -> dict[str, Any]:
     return {"Name": entity.name.parts[-1], "Properties": properties}
 
 
-def _subscriptions(topic: Entity, namespace: Namespace, for_emulator: bool) -> list[dict[str, Any]]:
-    return [
-        {**_described(entity, for_emulator), "Rules": _rules(entity)}
-        for entity in namespace.sorted()
-        if entity.name.kind is Kind.SUBSCRIPTION
-        and entity.name.parent is not None
-        and entity.name.parent.key == topic.name.key
-    ]
-
-
 def _rules(subscription: Entity) -> list[dict[str, Any]]:
     """Return its rules; an empty list means the rule of a new subscription, as in the files of the emulators."""
     match subscription.rules:
@@ -143,17 +143,16 @@ def _rule(rule: SubscriptionRule) -> dict[str, Any]:
         texts = {pascal(each): getattr(rule.filter, "subject" if each == "label" else each) for each in CORRELATION}
         correlation: dict[str, Any] = {key: text for key, text in texts.items() if text is not None}
         if rule.filter.properties:
-            correlation["Properties"] = {name: _written(value) for name, value in rule.filter.properties.items()}
+            correlation["Properties"] = {
+                name: value.payload if type_of(value) in _HELD else value_text(value)
+                for name, value in rule.filter.properties.items()
+            }
         properties = {"FilterType": "Correlation", "CorrelationFilter": correlation}
     else:
         properties = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": rule.filter}}
     if rule.action is not None:
         properties["Action"] = {"SqlExpression": rule.action}
     return {"Name": rule.name, "Properties": properties}
-
-
-def _written(value: Value) -> object:
-    return value.payload if type_of(value) in _HELD else value_text(value)
 
 
 def _hub(hub: Entity, namespace: Namespace, *, for_emulator: bool) -> dict[str, Any]:

@@ -17,13 +17,12 @@ from shared.tasks.files import JOURNAL, Configuration
 from shared.tasks.heartbeats import heartbeat_targets
 from shared.tasks.journal_models import BlobJournal, JournalFile
 from shared.tasks.models import Connection
-from shared.tasks.source import Source
 
 DEFAULT_JOURNAL = JournalFile(blob=BlobJournal(setting="JOURNAL"))
 """The journal of a deployment whose configuration has none of its own."""
 
 _HOST_STORAGE = "AzureWebJobsStorage"
-type _Uses = dict[str, dict[str, dict[Any, None]]]
+type _Uses = dict[str, dict[str, dict[str, list[Any]]]]
 
 
 def deployment_of(configuration: Configuration, needs: Needs) -> dict[str, Any]:
@@ -44,8 +43,7 @@ def deployment_of(configuration: Configuration, needs: Needs) -> dict[str, Any]:
                 "kind": connection.kind,
                 "setting": connection.setting,
                 **entities_of(needed.values()),
-                "receivesFrom": _listed(uses[key], "receives"),
-                "sendsTo": _listed(uses[key], "sends"),
+                **uses[key],
             }
         )
     return {
@@ -97,40 +95,35 @@ def _journal(configuration: Configuration) -> dict[str, Any] | None:
 
 def _uses(configuration: Configuration) -> _Uses:
     """Return the entities that the app receives from and sends to, by the key of their connection."""
-    uses: _Uses = {connection.key: {"receives": {}, "sends": {}} for connection in configuration.connections.values()}
+    uses: _Uses = {
+        connection.key: {
+            "receivesFrom": {"queues": [], "subscriptions": [], "hubs": []},
+            "sendsTo": {"queues": [], "topics": [], "hubs": []},
+        }
+        for connection in configuration.connections.values()
+    }
+
+    def add(alias: str, what: str, kind: str, *names: str) -> None:
+        connection, parts = configuration.connections[alias], [arm_name(name) for name in names]
+        place = parts[0] if len(parts) == 1 else {"topic": parts[0], "name": parts[1]}
+        if connection.is_namespace and place not in uses[connection.key][what][kind]:
+            uses[connection.key][what][kind].append(place)
+
     for source in [*(task.source for task in configuration.tasks), *(tap.source for tap in configuration.taps)]:
-        connection = configuration.connections[source.connection]
-        if connection.is_namespace:
-            uses[connection.key]["receives"][_place(source)] = None
-    targets = [target for task in configuration.tasks for target in (*task.targets(), *heartbeat_targets(task))]
-    for target in targets:
-        if not configuration.connections[target.connection].is_namespace:
-            continue
-        place = (f"{target.kind}s", target.entity)
-        uses[configuration.connections[target.connection].key]["sends"][place] = None
+        if source.topic is not None:
+            add(source.connection, "receivesFrom", "subscriptions", source.topic, source.subscription or "")
+        else:
+            kind = "queues" if source.queue is not None else "hubs"
+            add(source.connection, "receivesFrom", kind, source.queue or source.hub or "")
+    for target in [each for task in configuration.tasks for each in (*task.targets(), *heartbeat_targets(task))]:
+        add(target.connection, "sendsTo", f"{target.kind}s", target.entity)
     for source in (task.source for task in configuration.tasks if task.heartbeat is not None):
         kind = "queues" if source.queue is not None else "topics" if source.topic is not None else "hubs"
-        uses[configuration.connections[source.connection].key]["sends"][kind, source.sent_to] = None
+        add(source.connection, "sendsTo", kind, source.sent_to)
     journal = configuration.journal
     if journal is not None and journal.event_hub is not None:
-        place = ("hubs", journal.event_hub.hub)
-        uses[configuration.connections[journal.event_hub.connection].key]["sends"][place] = None
+        add(journal.event_hub.connection, "sendsTo", "hubs", journal.event_hub.hub)
     return uses
-
-
-def _place(source: Source) -> tuple[str, ...]:
-    if source.topic is not None:
-        return "subscriptions", source.topic, source.subscription or ""
-    return ("queues", source.queue) if source.queue is not None else ("hubs", source.hub or "")
-
-
-def _listed(uses: dict[str, dict[Any, None]], what: str) -> dict[str, list[Any]]:
-    kinds = ("queues", "subscriptions", "hubs") if what == "receives" else ("queues", "topics", "hubs")
-    listed: dict[str, list[Any]] = {kind: [] for kind in kinds}
-    for kind, *names in uses[what]:
-        parts = [arm_name(name) for name in names]
-        listed[kind].append({"topic": parts[0], "name": parts[1]} if kind == "subscriptions" else parts[0])
-    return listed
 
 
 def _stores(configuration: Configuration) -> set[str]:

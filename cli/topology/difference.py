@@ -77,11 +77,8 @@ class Step:
     @property
     def is_deletion(self) -> bool:
         """Whether only `--prune` does it: deleting `$Default` beside the declared rule is part of declaring it."""
-        return self.action is Action.DELETE or (self.action is Action.DELETE_RULE and not self._is_left_over)
-
-    @property
-    def _is_left_over(self) -> bool:
-        return self.rule is not None and self.rule.name == DEFAULT_RULE and self.rule.selects_everything
+        is_left_over = self.rule is not None and self.rule.name == DEFAULT_RULE and self.rule.selects_everything
+        return self.action is Action.DELETE or (self.action is Action.DELETE_RULE and not is_left_over)
 
     @property
     def order(self) -> tuple[int, int, tuple[Kind, str]]:
@@ -106,11 +103,11 @@ class Obstacle:
 class Difference:
     """The difference of one namespace."""
 
-    steps: tuple[Step, ...]
-    obstacles: tuple[Obstacle, ...]
-    extras: tuple[Step, ...]
+    steps: tuple[Step, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    extras: tuple[Step, ...] = ()
     """Deletions that only `--prune` carries out."""
-    unchanged: int
+    unchanged: int = 0
 
 
 def difference(
@@ -129,11 +126,14 @@ def difference(
     for need in needed.values():
         entity = present.find(need.name)
         if entity is None:
-            clash = _clash(need.name, present)
-            if clash is None:
-                steps += _creation_steps(need)
+            # Queues and topics share one set of names.
+            twin = {Kind.QUEUE: Kind.TOPIC, Kind.TOPIC: Kind.QUEUE}.get(need.name.kind)
+            if twin is not None and present.find(Name(twin, need.name.parts)) is not None:
+                text = f"is a {twin} in the namespace, and the tasks need a {need.name.kind}"
+                way = f"name it `{twin}:` in the tasks, or give the {need.name.kind} another name"
+                obstacles.append(Obstacle(need.name, text, way))
             else:
-                obstacles.append(clash)
+                steps += _creation_steps(need)
             continue
         before = len(steps) + len(obstacles)
         changes = list(_changes(need, entity))
@@ -183,15 +183,6 @@ def _creation_steps(need: Needed) -> Iterator[Step]:
 def is_forward(setting: str) -> bool:
     """Return whether a setting names an entity that gets what this one has."""
     return setting.startswith("forward_")
-
-
-def _clash(name: Name, present: Namespace) -> Obstacle | None:
-    """Return the obstacle if a queue has the name of a topic, or the reverse: they share one set of names."""
-    other = {Kind.QUEUE: Kind.TOPIC, Kind.TOPIC: Kind.QUEUE}.get(name.kind)
-    if other is None or present.find(Name(other, name.parts)) is None:
-        return None
-    text = f"is a {other} in the namespace, and the tasks need a {name.kind}"
-    return Obstacle(name, text, f"name it `{other}:` in the tasks, or give the {name.kind} another name")
 
 
 def _changes(need: Needed, entity: Entity) -> Iterator[Change]:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from cli.topology.model import Kind, Name, Namespace
+from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
 from shared.errors import Problem
 from shared.review.checks import DELETES_ITSELF, FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
@@ -31,6 +31,8 @@ MOST_ENTITIES, MOST_SUBSCRIPTIONS, MOST_SQL_FILTERS, MOST_CORRELATION_FILTERS = 
 MOST_PARTITIONED = 100
 """Queues and topics of the Standard tier."""
 MOST_HUBS, MOST_GROUPS = 10, 20
+_SUBSCRIPTIONS, _GROUPS = (MOST_SUBSCRIPTIONS, "subscriptions"), (MOST_GROUPS, "consumer groups (Standard tier)")
+_SQL, _CORRELATION = (MOST_SQL_FILTERS, "SQL rules"), (MOST_CORRELATION_FILTERS, "correlation rules")
 
 
 def problems_of(alias: str, needed: Mapping[tuple[Kind, str], Needed]) -> Iterator[Problem]:
@@ -50,45 +52,25 @@ def problems_of(alias: str, needed: Mapping[tuple[Kind, str], Needed]) -> Iterat
 
 def warnings_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: Namespace) -> Iterator[str]:
     """Yield the limits of the service that the namespace reaches with what is needed, or nearly so."""
-    names: dict[tuple[Kind, str], Name] = {entity.name.key: entity.name for entity in present.entities.values()}
-    names |= {need.name.key: need.name for need in needed.values() if need.name.key not in names}
-    kinds = Counter(kind for kind, _ in names)
-    partitioned = {
-        entity.name.key for entity in present.entities.values() if entity.settings.get("enable_partitioning")
-    }
-    partitioned |= {
-        need.name.key
-        for need in needed.values()
-        if (said := need.needs.get("enable_partitioning")) is not None and said.value is True
-    }
-    counts = [
-        (alias, len(partitioned), MOST_PARTITIONED, "partitioned queues and topics (Standard tier)"),
-        (alias, kinds[Kind.QUEUE] + kinds[Kind.TOPIC], MOST_ENTITIES, "queues and topics"),
-        (alias, kinds[Kind.HUB], MOST_HUBS, "event hubs (Standard tier)"),
-    ]
-    parts: Counter[tuple[Kind, str]] = Counter()
-    sql: Counter[str] = Counter()
-    correlation: Counter[str] = Counter()
+    names = {need.name.key: need.name for need in needed.values()}
+    names |= {entity.name.key: entity.name for entity in present.entities.values()}
+    counts: Counter[tuple[str, int, str]] = Counter()
     for name in names.values():
-        parent = name.parent
-        if parent is None:
+        entity, need = present.find(name), needed.get(name.key)
+        said = None if need is None else need.needs.get("enable_partitioning")
+        has = None if entity is None else entity.settings.get("enable_partitioning")
+        is_partitioned = bool(has) or (said is not None and said.value is True)
+        counts[alias, MOST_PARTITIONED, "partitioned queues and topics (Standard tier)"] += is_partitioned
+        counts[alias, MOST_ENTITIES, "queues and topics"] += name.kind in {Kind.QUEUE, Kind.TOPIC}
+        counts[alias, MOST_HUBS, "event hubs (Standard tier)"] += name.kind is Kind.HUB
+        if name.parent is None:
             continue
-        parts[name.kind, parent.parts[0].lower()] += 1
-        entity = present.find(name)
-        need = needed.get(name.key)
-        rules = list(entity.rules) if entity is not None else [need.rule] if need is not None and need.rule else []
-        for rule in rules:
-            (correlation if isinstance(rule.filter, CorrelationFilter) else sql)[parent.parts[0].lower()] += 1
-    for (kind, parent_name), count in parts.items():
-        is_subscription = kind is Kind.SUBSCRIPTION
-        most, what = (MOST_SUBSCRIPTIONS, "subscriptions") if is_subscription else (MOST_GROUPS, "consumer groups")
-        counts.append((f"{alias}/{parent_name}", count, most, what if is_subscription else f"{what} (Standard tier)"))
-    counts += [(f"{alias}/{topic}", count, MOST_SQL_FILTERS, "SQL rules") for topic, count in sql.items()]
-    counts += [
-        (f"{alias}/{topic}", count, MOST_CORRELATION_FILTERS, "correlation rules")
-        for topic, count in correlation.items()
-    ]
-    for place, count, most, what in counts:
+        place = f"{alias}/{name.parent.parts[0].lower()}"
+        is_subscription = name.kind is Kind.SUBSCRIPTION
+        counts[place, *(_SUBSCRIPTIONS if is_subscription else _GROUPS)] += 1
+        for rule in entity.rules if entity is not None else [need.rule] if need is not None and need.rule else ():
+            counts[place, *(_CORRELATION if isinstance(rule.filter, CorrelationFilter) else _SQL)] += 1
+    for (place, most, what), count in counts.items():
         if count >= most * _NEAR:
             verb = "exceeds" if count > most else "is near"
             yield f"{place}: {count} {what}, which {verb} the service's limit of {most}"

@@ -25,8 +25,17 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from cli.topology.model import EVERYTHING, Entity, Kind, Name, Namespace, Setting, SubscriptionRule
-from cli.topology.settings import CORRELATION, SETTINGS
+from cli.topology.model import (
+    CORRELATION,
+    EVERYTHING,
+    SETTINGS,
+    Entity,
+    Kind,
+    Name,
+    Namespace,
+    Setting,
+    SubscriptionRule,
+)
 from shared.amqp.values import FALSE, TRUE, Value, double, long, string, timestamp
 from shared.durations import parse_duration
 from shared.errors import TargetRefused, TargetUnavailable
@@ -100,7 +109,9 @@ def _rule(properties: RuleProperties) -> SubscriptionRule:
     parameters: dict[str, Any] = {}
     match properties.filter:
         case CorrelationRuleFilter() as correlation:
-            selects = _correlation(correlation)
+            fields = {"subject" if name == "label" else name: getattr(correlation, name) for name in CORRELATION}
+            values = {name: _value(value) for name, value in (correlation.properties or {}).items()}
+            selects = CorrelationFilter(**fields, properties=values)
         case TrueRuleFilter():
             selects = EVERYTHING
         case FalseRuleFilter():
@@ -116,12 +127,6 @@ def _rule(properties: RuleProperties) -> SubscriptionRule:
         parameters |= action.parameters or {}
     shown = tuple((name, repr(value)) for name, value in parameters.items())
     return SubscriptionRule(properties.name, selects, text, shown)
-
-
-def _correlation(rule: CorrelationRuleFilter) -> CorrelationFilter:
-    fields = {"subject" if name == "label" else name: getattr(rule, name) for name in CORRELATION}
-    properties = {name: _value(value) for name, value in (rule.properties or {}).items()}
-    return CorrelationFilter(**fields, properties=properties)
 
 
 def _value(value: Any) -> Value:  # noqa: ANN401 - the SDK's type for properties

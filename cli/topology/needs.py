@@ -167,12 +167,14 @@ class _Collector:
             # The entity is an application's: its deliveries and sessions are, too.
             return
         needed.is_source = True
-        self.must(needed, "requires_session", source.sessions, f"{by} says `sessions: {_yaml(source.sessions)}`", task)
+        self.must(needed, "requires_session", source.sessions, f"{by} says `sessions: {_shown(source.sessions)}`", task)
         least = deliveries_for(hold)
         needed.needs["lock_duration"] = Need(LOCK, "short enough after a crash, renewed by Busway", least=SHORTEST_LOCK)
         known = needed.needs.get("max_delivery_count")
         if known is None or (isinstance(known.least, int) and known.least < least):
-            reason = f"an outage of three days takes {least} deliveries of {_hours(hold)}, or {DELIVERIES} of one lock"
+            minutes = hold.total_seconds() / 60
+            held = f"{minutes:g} min" if minutes >= 1 else f"{hold.total_seconds():g} s"
+            reason = f"an outage of three days takes {least} deliveries of {held}, or {DELIVERIES} of one lock"
             needed.needs["max_delivery_count"] = Need(DELIVERIES, reason, least=least)
         if needed.name.kind is Kind.SUBSCRIPTION:
             needed.needs["dead_lettering_on_filter_evaluation_exceptions"] = Need(
@@ -332,14 +334,5 @@ def _fits(need: Need, value: Setting) -> bool:
     return True
 
 
-def _yaml(flag: bool) -> str:
-    return "true" if flag else "false"
-
-
-def _hours(hold: timedelta) -> str:
-    minutes = hold.total_seconds() / 60
-    return f"{minutes:g} min" if minutes >= 1 else f"{hold.total_seconds():g} s"
-
-
 def _shown(value: object) -> str:
-    return _yaml(value) if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

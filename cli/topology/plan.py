@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cli import output
@@ -25,22 +25,21 @@ class SitePlan:
     """The plan of one namespace; with an error it is unknown what it has."""
 
     alias: str
-    key: str
     place: str
     is_hubs: bool
-    difference: Difference | None = None
+    difference: Difference = field(default_factory=Difference)
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """What apply does here; hubs are left to Resource Manager."""
-        return () if self.difference is None or self.is_hubs else self.difference.steps
+        return () if self.is_hubs else self.difference.steps
 
     @property
     def by_hand(self) -> tuple[Step, ...]:
         """What Resource Manager must do here."""
-        return () if self.difference is None or not self.is_hubs else self.difference.steps
+        return self.difference.steps if self.is_hubs else ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Plan:
     @property
     def extras(self) -> int:
         """How many deletions `--prune` would add."""
-        return sum(len(site.difference.extras) for site in self.sites if site.difference is not None)
+        return sum(len(site.difference.extras) for site in self.sites)
 
     @property
     def has_errors(self) -> bool:
@@ -70,8 +69,7 @@ class Plan:
     @property
     def needs_a_person(self) -> bool:
         """Whether something differs that apply cannot change."""
-        by_hand = any(site.by_hand or (site.difference and site.difference.obstacles) for site in self.sites)
-        return by_hand or bool(self.drifts)
+        return bool(self.drifts) or any(site.by_hand or site.difference.obstacles for site in self.sites)
 
     @property
     def exit_code(self) -> int:
@@ -96,12 +94,10 @@ def load_needs(folder: Path, aliases: Sequence[str] = ()) -> tuple[Configuration
         raise ConfigError(
             [Problem(each, "is not a connection", f"connections.yaml has {expected}") for each in unknown]
         )
-    others = {alias: configuration.connections[alias].kind for alias in aliases}
+    kinds = {alias: configuration.connections[alias] for alias in aliases}
     expected = "expected service-bus or event-hubs: Busway does not plan other brokers"
     problems = [
-        Problem(alias, f"is of kind {kind}, {expected}")
-        for alias, kind in others.items()
-        if not configuration.connections[alias].is_namespace
+        Problem(alias, f"is of kind {each.kind}, {expected}") for alias, each in kinds.items() if not each.is_namespace
     ]
     if problems:
         raise ConfigError(problems)
@@ -127,39 +123,29 @@ def make_plan(configuration: Configuration, needs: Needs, files: Iterable[str] =
     present = read_files(files, configuration)
     keys = [key for key, needed in needs.namespaces.items() if needed]
 
-    def read(key: str) -> Namespace | list[str]:
-        if key in present:
-            return present[key]
-        alias = needs.aliases[key]
-        try:
-            return read_site(alias, configuration.connections[alias], needs.namespaces[key])
-        except BuswayError as error:
-            return [str(problem) for problem in output.problems_of(error)]
-
-    with ThreadPoolExecutor(max(1, len(keys))) as pool:
-        found = dict(zip(keys, pool.map(read, keys), strict=True))
-    known = {key: each for key, each in found.items() if isinstance(each, Namespace)}
-    sites = []
-    for key in keys:
-        alias = needs.aliases[key]
+    def plan_of(key: str) -> tuple[SitePlan, Namespace | None]:
+        alias, needed = needs.aliases[key], needs.namespaces[key]
         connection = configuration.connections[alias]
         place, is_hubs = host_of(connection.setting or "", os.environ), connection.end.has_hubs
-        result = found[key]
-        if isinstance(result, Namespace):
-            needed = needs.namespaces[key]
-            heartbeats = {topic: tasks for (other, topic), tasks in needs.heartbeats.items() if other == key}
-            found_here = difference(needed, result, heartbeats)
-            warnings = (
-                *warnings_of(alias, needed, result),
-                *_unread_topics(alias, needs, key, result),
-                *caveats_of(alias, needed, after(result, found_here.steps)),
-            )
-            sites.append(SitePlan(alias, key, place, is_hubs, found_here, warnings=warnings))
-        else:
-            sites.append(SitePlan(alias, key, place, is_hubs, errors=tuple(result)))
+        try:
+            found = present[key] if key in present else read_site(alias, connection, needed)
+        except BuswayError as error:
+            return SitePlan(alias, place, is_hubs, errors=tuple(map(str, output.problems_of(error)))), None
+        heartbeats = {topic: tasks for (other, topic), tasks in needs.heartbeats.items() if other == key}
+        lacks = difference(needed, found, heartbeats)
+        later = after(found, lacks.steps)
+        warnings = (
+            *warnings_of(alias, needed, found),
+            *_unread_topics(alias, needs, key, found),
+            *caveats_of(alias, needed, later),
+        )
+        return SitePlan(alias, place, is_hubs, lacks, warnings=warnings), later
+
+    with ThreadPoolExecutor(max(1, len(keys))) as pool:
+        planned = dict(zip(keys, pool.map(plan_of, keys), strict=True))
     # Steps remove some of the drift; what is left, no task decides.
-    later = {site.key: after(known[site.key], site.difference.steps) for site in sites if site.difference is not None}
-    return Plan(configuration, needs, tuple(sites), tuple(drifts(needs, later)))
+    later = {key: namespace for key, (_, namespace) in planned.items() if namespace is not None}
+    return Plan(configuration, needs, tuple(site for site, _ in planned.values()), tuple(drifts(needs, later)))
 
 
 def _unread_topics(alias: str, needs: Needs, key: str, present: Namespace) -> Iterable[str]:

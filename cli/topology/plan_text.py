@@ -10,9 +10,8 @@ import typer
 
 from cli.output import print_wrapped
 from cli.topology.difference import Action, Step
-from cli.topology.model import Kind, Setting, text_of
+from cli.topology.model import SETTINGS, Kind, Setting, text_of, written
 from cli.topology.plan import Plan, SitePlan
-from cli.topology.settings import SETTINGS
 from shared.printable import printable
 
 _SIGNS = {
@@ -33,7 +32,10 @@ def print_plan(plan: Plan, *, prune: bool) -> None:
     """Print a plan: the verdict, then each namespace, then what twins have different."""
     typer.echo(verdict(plan, prune=prune))
     for site in plan.sites:
-        typer.echo(f"\n{site.alias}" + (f" ({printable(site.place)})" if site.place else "") + f": {_summary(site)}")
+        summary = "cannot be read" if site.errors else f"{site.difference.unchanged} as needed"
+        if site.steps or site.by_hand or site.difference.obstacles:
+            summary += f", {_count(len(site.difference.steps), 'step')}"
+        typer.echo(f"\n{site.alias}" + (f" ({printable(site.place)})" if site.place else "") + f": {summary}")
         for line in _lines(site, prune=prune):
             print_wrapped(f"  {line}")
     if plan.drifts:
@@ -53,8 +55,6 @@ def print_az(plan: Plan, *, prune: bool) -> None:
     for site in plan.sites:
         for error in site.errors:
             typer.echo(printable(f"# {site.alias}: {error}"), err=True)
-        if site.difference is None:
-            continue
         steps = [*site.difference.steps, *(site.difference.extras if prune else ())]
         if steps:
             typer.echo(f"# {site.alias}: GROUP is the resource group of the namespace.")
@@ -70,7 +70,7 @@ def verdict(plan: Plan, *, prune: bool = False) -> str:
     parts = []
     if plan.steps or (prune and plan.extras):
         parts.append(f"{_count(plan.steps + (plan.extras if prune else 0), 'step')} to take")
-    obstacles = sum(len(site.difference.obstacles) for site in plan.sites if site.difference)
+    obstacles = sum(len(site.difference.obstacles) for site in plan.sites)
     by_hand = sum(len(site.by_hand) for site in plan.sites)
     if obstacles:
         parts.append(f"{obstacles} that cannot change in place")
@@ -89,18 +89,8 @@ def verdict(plan: Plan, *, prune: bool = False) -> str:
     return text[0].upper() + text[1:] + "."
 
 
-def _summary(site: SitePlan) -> str:
-    if site.difference is None:
-        return "cannot be read"
-    if site.steps or site.by_hand or site.difference.obstacles:
-        return f"{site.difference.unchanged} as needed, {_count(len(site.difference.steps), 'step')}"
-    return f"{site.difference.unchanged} as needed"
-
-
 def _lines(site: SitePlan, *, prune: bool) -> Iterator[str]:
     yield from (f"! {error}" for error in site.errors)
-    if site.difference is None:
-        return
     for step in site.difference.steps:
         yield from _step_lines(step)
     if site.by_hand:
@@ -162,10 +152,10 @@ def document_of(plan: Plan) -> str:
             "warnings": list(site.warnings),
             "steps": [_step(step) for step in site.steps],
             "resource_manager": [_step(step) for step in site.by_hand],
-            "extras": [_step(step) for step in site.difference.extras] if site.difference else [],
+            "extras": [_step(step) for step in site.difference.extras],
             "cannot_change": [
                 {"entity": str(obstacle.name), "problem": obstacle.problem, "way_round": obstacle.way_round}
-                for obstacle in (site.difference.obstacles if site.difference else ())
+                for obstacle in site.difference.obstacles
             ],
         }
         for site in plan.sites
@@ -181,18 +171,14 @@ def _step(step: Step) -> dict[str, Any]:
     described: dict[str, Any] = {
         "action": str(step.action),
         "entity": str(step.name),
-        "settings": {name: _json(value) for name, value in step.settings.items()},
+        "settings": {name: written(value) for name, value in step.settings.items()},
         "needed_by": list(step.needed_by),
     }
     if step.rule is not None:
         described["rule"] = {"name": step.rule.name, "filter": str(step.rule.filter), "action": step.rule.action}
     if step.changes:
-        described["has"] = {change.setting: _json(change.has) for change in step.changes}
+        described["has"] = {change.setting: written(change.has) for change in step.changes}
     return described
-
-
-def _json(value: Setting) -> Any:  # noqa: ANN401 - JSON
-    return value if isinstance(value, bool | int | str) or value is None else text_of(value)
 
 
 def _count(number: int, word: str) -> str:

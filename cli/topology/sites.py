@@ -7,15 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cli.entities import entities_files
-from cli.hub_reader import hub_at
+from cli.hub_reader import hub_at, hub_site
 from cli.places import required_setting
 from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Name, Namespace
 from cli.topology.needs import Needed
-from shared.ends.event_hubs.clients import event_hub_client
-from shared.ends.event_hubs.site import HubSite
 from shared.ends.look_error import DoesNotExist
 from shared.ends.service_bus.administration import administration_client, translating
 from shared.errors import ConfigError, Problem, TargetRefused, TargetUnavailable
@@ -68,9 +66,8 @@ async def partitions_of(name: Name, setting: str, settings: Mapping[str, str], a
 
     A consumer group is asked for by attaching to it at the end of a partition: nothing is read. Raises BuswayError.
     """
-    site = HubSite(alias, partial(event_hub_client, setting, settings))
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with hub_site(alias, setting, settings) as site, asyncio.timeout(_SECONDS):
             partitions = await site.partitions(name.parts[0])
             if name.kind is Kind.CONSUMER_GROUP and not await _exists(name, setting, settings, min(partitions)):
                 return None
@@ -80,8 +77,6 @@ async def partitions_of(name: Name, setting: str, settings: Mapping[str, str], a
     except TimeoutError as error:
         late = f"no answer in {_SECONDS:.0f} s (check the address and the network)"
         raise TargetUnavailable(f"{alias}/{name.parts[0]}: {late}") from error
-    finally:
-        await site.close()
 
 
 async def _exists(name: Name, setting: str, settings: Mapping[str, str], partition: str) -> bool:

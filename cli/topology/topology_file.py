@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from cli.topology.model import RULE_NAME, Entity, Kind, Name, Setting, SubscriptionRule
 from shared.editors.options import Strict
@@ -27,17 +28,15 @@ _SETTINGS = {
 }
 
 
-class TopologyFile:
+class TopologyFile(NamedTuple):
     """A `topology.yaml` that has been read."""
 
-    def __init__(self, place: str, sites: Mapping[str, SiteEntities]) -> None:
-        """Keep the content of the file *place*."""
-        self.place = place
-        self._sites = sites
+    place: str
+    sites: Mapping[str, SiteEntities]
 
     def entities(self, configuration: Configuration, problems: list[Problem]) -> Iterator[tuple[str, Entity]]:
         """Yield each entity with the alias of its connection; adds what does not fit the connections to *problems*."""
-        for alias, site in self._sites.items():
+        for alias, site in self.sites.items():
             connection = configuration.connections.get(alias)
             if connection is None:
                 hint = f"connections.yaml has {', '.join(configuration.connections) or 'none'}"

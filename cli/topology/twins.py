@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cli.topology.model import Entity, Kind, Name, Namespace, text_of
+from cli.topology.model import SETTINGS, Entity, Kind, Name, Namespace, text_of
 from cli.topology.needs import Needed, Needs
-from cli.topology.settings import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +23,8 @@ class Drift:
 
 def drifts(needs: Needs, present: dict[str, Namespace]) -> list[Drift]:
     """Return where twins differ in *present*, the namespaces that could be read, by the key of their connection."""
-    found: dict[Drift, None] = {}
-    for first, second, name in needs.twins:
-        if first in present and second in present:
-            found |= dict.fromkeys(_drifts(needs, present, first, second, name))
-    return list(found)
+    found = (_drifts(needs, present, *twin) for twin in needs.twins if {*twin[:2]} <= present.keys())
+    return list(dict.fromkeys(drift for some in found for drift in some))
 
 
 def _drifts(needs: Needs, present: dict[str, Namespace], first: str, second: str, name: Name) -> Iterator[Drift]:
@@ -36,21 +32,16 @@ def _drifts(needs: Needs, present: dict[str, Namespace], first: str, second: str
     labels = needs.aliases[first], needs.aliases[second]
     if here.find(name) is None or there.find(name) is None:
         return
-    pairs = [name]
-    for namespace in (here, there):
-        for entity in namespace.sorted():
-            parent = entity.name.parent
-            if entity.name.kind is Kind.SUBSCRIPTION and parent is not None and parent.key == name.key:
-                pairs.append(entity.name)
-    for each in {name.key: name for name in pairs}.values():
+    entities = [entity.name for namespace in (here, there) for entity in namespace.sorted()]
+    pairs = [each for each in entities if each.parent is not None and each.parent.key == name.key]
+    for each in {each.key: each for each in (name, *pairs) if each.kind is not Kind.CONSUMER_GROUP}.values():
         one, other = here.find(each), there.find(each)
         if one is None or other is None:
             # A subscription that a task reads may be needed on one side only, as in active-passive.
-            lacking = second if one is not None else first
             sources = [needs.namespaces[key].get(each.key) for key in (first, second)]
             if not any(source is not None and source.is_source for source in sources):
-                has = needs.aliases[first if lacking == second else second]
-                yield Drift(each, "exists on one side", f"{has} has it", f"{needs.aliases[lacking]} does not")
+                has, lacks = labels if one is not None else labels[::-1]
+                yield Drift(each, "exists on one side", f"{has} has it", f"{lacks} does not")
             continue
         needed = needs.namespaces[first].get(each.key), needs.namespaces[second].get(each.key)
         decided = _decided(*needed)

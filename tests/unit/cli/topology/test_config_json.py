@@ -10,8 +10,7 @@ from azure.servicebus.management import CorrelationRuleFilter, RuleProperties
 from busway_broker.config_file import load_config
 from cli.topology.config_json import document_of, namespace_in, not_in_a_file
 from cli.topology.live import _rule, setting_of
-from cli.topology.model import NEW_RULE, Entity, Kind, Name, Namespace, Setting, SubscriptionRule
-from cli.topology.settings import pascal
+from cli.topology.model import NEW_RULE, Entity, Kind, Name, Namespace, Setting, SubscriptionRule, pascal
 from shared.amqp.values import string
 from shared.rules import CorrelationFilter
 
