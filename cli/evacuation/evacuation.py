@@ -12,10 +12,9 @@ from pathlib import Path
 from cli.evacuation.move import MoveDelivery
 from cli.evacuation.pairs import Pair
 from cli.evacuation.placement import PlacementDelivery
-from cli.evacuation.receivers import DeferredReceiver, MovingReceiver, TargetReceivers
+from cli.evacuation.receivers import DeferredReceiver, MovingReceiver, Sessions, TargetReceivers
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
-from cli.evacuation.sessions import Sessions
-from cli.evacuation.survey import Share, Survey, survey
+from cli.evacuation.survey import Share, survey
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.progress import progress
 from shared.errors import BuswayError
@@ -59,30 +58,21 @@ class EvacuationResult:
         self.is_stopped = self.is_stopped or result.is_stopped
 
 
+@dataclass
 class Evacuation:
-    """Moves the messages of one entity."""
+    """Moves the messages of one entity; the ledgers are in *folder*."""
 
-    def __init__(
-        self,
-        pair: Pair,
-        configuration: Configuration,
-        settings: Mapping[str, str],
-        options: Options,
-        *,
-        folder: Path,
-    ) -> None:
-        """Keep the ledgers in *folder*."""
-        self.result = EvacuationResult()
-        self._pair = pair
-        self._configuration = configuration
-        self._settings = settings
-        self._options = options
-        self._folder = folder
-        self._run: Run | None = None
-        self._stopping = asyncio.Event()
-        self._targets: TargetReceivers
-        self._sessions: Sessions
-        self.ledgers: dict[Place, Ledger] = {}
+    pair: Pair
+    configuration: Configuration
+    settings: Mapping[str, str]
+    options: Options
+    folder: Path
+    result: EvacuationResult = field(default_factory=EvacuationResult)
+    ledgers: dict[Place, Ledger] = field(default_factory=dict)
+    _run: Run | None = None
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _targets: TargetReceivers = field(init=False)
+    _sessions: Sessions = field(init=False)
 
     def stop(self) -> None:
         """End after the step that is under way."""
@@ -94,13 +84,13 @@ class Evacuation:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Lock the ledgers; raises ConfigError if another process has one."""
-        source = self._pair.source
+        source = self.pair.source
         async with contextlib.AsyncExitStack() as stack:
-            for place in (source,) if self._pair.is_topic else (source, source.dead_letters()):
-                ledger = Ledger(LedgerFile(ledger_of(place, self._folder)), str(place).lower())
+            for place in (source,) if self.pair.is_topic else (source, source.dead_letters()):
+                ledger = Ledger(LedgerFile(ledger_of(place, self.folder)), str(place).lower())
                 self.ledgers[place] = await stack.enter_async_context(ledger)
-            self._targets = TargetReceivers(self._pair.target, self._settings)
-            self._sessions = Sessions(self._pair, self._settings, self.ledgers[source], self._targets)
+            self._targets = TargetReceivers(self.pair.target, self.settings)
+            self._sessions = Sessions(self.pair, self.settings, self.ledgers[source], self._targets)
             stack.push_async_callback(self._targets.close)
             yield
 
@@ -109,18 +99,24 @@ class Evacuation:
         result = self.result
         try:
             while not self._is_over():
-                found = await survey(self._pair, self._settings, result.left)
+                found = await survey(self.pair, self.settings, result.left)
                 async with self._scheduling(outputs) as scheduling:
                     await scheduling.recognise(found)
                 result.left |= found.left
-                if found.count:
-                    await self._move(found, outputs)
-                elif found.due:
-                    await self._wait(max(found.due.values()) / 1000 - time.time() + 1)
-                else:
-                    await self._finish(found)
+                for share, wanted in found.shares.items():
+                    if wanted and not self._is_over():
+                        await self._move_share(share, wanted, outputs)
+                if not found.count and not found.due:
+                    if self.pair.requires_session and not self.pair.forwards:
+                        result.states = await self._sessions.finish(found.sessions)
+                        result.left_states = self._sessions.left
+                        await self._targets.close()
                     return result
-            rest = await survey(self._pair, self._settings, result.left)
+                if not found.count:
+                    seconds = max(found.due.values()) / 1000 - time.time() + 1
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._stopping.wait(), max(seconds, 1.0))
+            rest = await survey(self.pair, self.settings, result.left)
             not_reached = [(share, key) for share, wanted in rest.shares.items() for key in wanted]
             not_reached += [(Share.SCHEDULED, key) for key in rest.due]
             result.left |= rest.left | dict.fromkeys(not_reached, NOT_REACHED)
@@ -131,39 +127,34 @@ class Evacuation:
     async def note_finished(self) -> None:
         """End the round in the ledgers: the next verdicts are of what moves from now on."""
         for place, ledger in self.ledgers.items():
-            await cancel_marks(Scene(place, self._configuration, self._settings), ledger)
+            await cancel_marks(Scene(place, self.configuration, self.settings), ledger)
             await ledger.note_finished()
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() or self.result.error is not None
 
-    async def _move(self, found: Survey, outputs: Mapping[str, Output]) -> None:
-        for share, wanted in found.shares.items():
-            if wanted and not self._is_over():
-                await self._move_share(share, wanted, outputs)
-
     async def _move_share(self, share: Share, wanted: Mapping[str, str | None], outputs: Mapping[str, Output]) -> None:
-        source = self._pair.source
+        source = self.pair.source
         place = source.dead_letters() if share is Share.DEAD else source
-        ledger, scene = self.ledgers[place], Scene(place, self._configuration, self._settings)
+        ledger, scene = self.ledgers[place], Scene(place, self.configuration, self.settings)
         ledger.share = share
         async with contextlib.AsyncExitStack() as stack:
             delivery: MoveDelivery
             open_source: OpenSource
             if share is Share.SCHEDULED:
                 delivery = scheduling = await stack.enter_async_context(self._scheduling(outputs))
-                open_source = lambda _: ScheduledSource(place, self._settings, wanted, scheduling)  # noqa: E731
+                open_source = lambda _: ScheduledSource(place, self.settings, wanted, scheduling)  # noqa: E731
             else:
                 kind = partial(DeferredReceiver, wanted=wanted) if share is Share.DEFERRED else MovingReceiver
-                open_source = partial(self._sessions.opened, partial(kind, place, self._settings, self._targets))
+                open_source = partial(self._sessions.opened, partial(kind, place, self.settings, self._targets))
                 if share is Share.ACTIVE:
-                    delivery = MoveDelivery(self._pair, share, scene, ledger, outputs)
+                    delivery = MoveDelivery(self.pair, share, scene, ledger, outputs)
                 else:
-                    placing = partial(PlacementDelivery, targets=self._targets, patience=self._options.patience)
-                    delivery = placing(self._pair, share, scene, ledger, outputs)
-            by_session = self._pair.requires_session and share in (Share.ACTIVE, Share.DEFERRED)
-            supply = Supply(open_source, by_session, partial(keys_in, place, self._settings))
-            self._run = Run(supply, delivery, wanted, self._options)
+                    placing = partial(PlacementDelivery, targets=self._targets, patience=self.options.patience)
+                    delivery = placing(self.pair, share, scene, ledger, outputs)
+            by_session = self.pair.requires_session and share in (Share.ACTIVE, Share.DEFERRED)
+            supply = Supply(open_source, by_session, partial(keys_in, place, self.settings))
+            self._run = Run(supply, delivery, wanted, self.options)
             self._run.progress = stack.enter_context(progress(f"{share} moved", len(wanted)))
             self.result.add(share, await self._run.run())
             self._run = None
@@ -172,19 +163,8 @@ class Evacuation:
 
     @contextlib.asynccontextmanager
     async def _scheduling(self, outputs: Mapping[str, Output]) -> AsyncIterator[ScheduleDelivery]:
-        source = self._pair.source
+        source = self.pair.source
         self.ledgers[source].share = Share.SCHEDULED
-        scene = Scene(source, self._configuration, self._settings)
-        async with management_of(self._pair.target, self._settings) as target:
-            yield ScheduleDelivery(self._pair, scene, self.ledgers[source], outputs, target)
-
-    async def _finish(self, found: Survey) -> None:
-        if not self._pair.requires_session or self._pair.forwards:
-            return
-        self.result.states = await self._sessions.finish(found.sessions)
-        self.result.left_states = self._sessions.left
-        await self._targets.close()
-
-    async def _wait(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), max(seconds, 1.0))
+        scene = Scene(source, self.configuration, self.settings)
+        async with management_of(self.pair.target, self.settings) as target:
+            yield ScheduleDelivery(self.pair, scene, self.ledgers[source], outputs, target)

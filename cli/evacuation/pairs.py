@@ -14,7 +14,7 @@ from azure.servicebus.management import (
     TopicProperties,
 )
 
-from cli.evacuation.pauses import Pause, Pauses, pause_of
+from cli.evacuation.pauses import Pause, Pauses
 from cli.silence import waits_for
 from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import queue_or_topic, translating
@@ -76,11 +76,13 @@ def pairs_of(source: str, target: str, configuration: Configuration, pauses: Pau
     start = time.monotonic()
     source_alias, _, path = source.partition("/")
     target_alias, _, other = target.partition("/")
-    check_end(source)
-    check_end(f"--to {target}")
+    for text, alias in ((source, source_alias), (f"--to {target}", target_alias)):
+        check_end(text)
+        if alias not in namespaces(configuration):
+            expected = ", ".join(f"{each} or {each}/ENTITY" for each in namespaces(configuration))
+            hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"
+            raise ConfigError([Problem(text, "is not a namespace of Service Bus", hint)])
     waits_for(f"{source_alias} and {target_alias}")
-    _check(source, source_alias, configuration)
-    _check(f"--to {target}", target_alias, configuration)
     with (
         open_client(source_alias, configuration.connections[source_alias]) as source_client,
         open_client(target_alias, configuration.connections[target_alias]) as target_client,
@@ -169,7 +171,7 @@ def _pair(found: tuple[str, _Found], other: str | None, source: _End, target: _E
         requires_session=not isinstance(properties, TopicProperties) and bool(properties.requires_session),
         is_topic=isinstance(properties, TopicProperties),
     )
-    pair.pause = pause_of(pair.source, pauses)
+    pair.pause = pauses.get((pair.source.site, pair.source.entity.lower()))
     there = target.entity(wanted)
     if there is None:
         pair.problems.append(f"{place} does not exist: create it, for example with busway apply")
@@ -219,10 +221,3 @@ def _split(path: str) -> tuple[str, bool, str]:
     """Return topic and subscription of a path, if it is that of a subscription."""
     at = path.lower().find(SUBSCRIPTIONS.lower())
     return (path, False, "") if at < 0 else (path[:at], True, path[at + len(SUBSCRIPTIONS) :])
-
-
-def _check(text: str, alias: str, configuration: Configuration) -> None:
-    if alias not in namespaces(configuration):
-        expected = ", ".join(f"{each} or {each}/ENTITY" for each in namespaces(configuration))
-        hint = f"expected {expected or 'a connection of kind service-bus with a setting'}"
-        raise ConfigError([Problem(text, "is not a namespace of Service Bus", hint)])

@@ -9,7 +9,6 @@ from cli.pause.entity import PAUSED_FORMS, Entity
 from cli.pause.tasks import az_commands
 from shared.assembly.status import open_store, store_problem
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.resend.places import Place
 from shared.tasks.files import Configuration
 from shared.tasks.models import TaskFile
 
@@ -67,8 +66,3 @@ async def pauses_of(configuration: Configuration, settings: Mapping[str, str]) -
     finally:
         await store.close()
     return found
-
-
-def pause_of(place: Place, pauses: Pauses) -> Pause | None:
-    """Return the pause of the task that takes from *place*."""
-    return pauses.get((place.site, place.entity.lower()))

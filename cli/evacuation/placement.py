@@ -140,7 +140,10 @@ class PlacementDelivery(MoveDelivery):
                     else:
                         others.append(message)
                 try:
-                    await self._note_numbers({key: letter.number for key, (_, letter) in mine.items()})
+                    # These leave the entity next: without their numbers it looks as if somebody took them.
+                    numbers = [number for _, letter in mine.values() if (number := letter.number) is not None]
+                    known = numbers if len(numbers) == len(mine) else ()
+                    await self.ledger.note(ACCEPTED, mine, str(self.pair.destination), numbers=known)
                 except BuswayError:
                     others += [message for message, _ in mine.values()]
                     raise
@@ -154,20 +157,12 @@ class PlacementDelivery(MoveDelivery):
             await receiver.give_back(others)
         return placed
 
-    async def _note_numbers(self, copies: Mapping[str, int | None]) -> None:
-        """Record the numbers of copies, which leave the entity next: without them it looks as if somebody took them."""
-        numbers = [number for number in copies.values() if number is not None]
-        to = str(self.pair.destination)
-        await self.ledger.note(ACCEPTED, copies, to, numbers=numbers if len(numbers) == len(copies) else ())
-
     async def _set_aside(self, receiver: Receiver, copies: Iterable[tuple[LockedMessage, Letter]]) -> None:
-        if self.share is Share.DEFERRED:
-            held = [message for message, _ in copies]
-            if held:
-                await receiver.defer(held)
-            return
         by_reason: dict[tuple[str | None, str | None], list[LockedMessage]] = {}
         for message, letter in copies:
             by_reason.setdefault((letter.text(REASON), letter.text(DESCRIPTION)), []).append(message)
         for (reason, description), held in by_reason.items():
-            await receiver.dead_letter(held, reason, description)
+            if self.share is Share.DEFERRED:
+                await receiver.defer(held)
+            else:
+                await receiver.dead_letter(held, reason, description)

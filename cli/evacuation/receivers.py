@@ -1,19 +1,24 @@
 """
 The receivers of an evacuation.
 
-Those of the target set messages aside there, and hold sessions while they are moved.
+Those of the target set messages aside there, and hold sessions while they are moved: a session is locked at both ends,
+and its state is there before its messages.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count, takewhile
 
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, SessionLockLostError
 
+from cli.evacuation.pairs import Pair
 from shared.clock import Clock
 from shared.ends.azure_amqp.raw_link import Delivery
+from shared.ends.service_bus.clients import service_bus_client
 from shared.errors import TargetUnavailable
+from shared.resend.ledger import COMPLETED, SENDING, SENT, Ledger
 from shared.resend.letters import number_in
 from shared.resend.peek import by_partition, partition_of
 from shared.resend.places import Place
@@ -110,12 +115,21 @@ class DeferredReceiver(MovingReceiver):
         """Lock the next messages; one that is locked elsewhere or gone is asked for again later."""
         if not self._numbers:
             self._numbers, self._again = self._again, []
-        some = _of_one_partition(self._numbers[: min(count, _AT_ONCE)])
+        # One request takes those of one partition only (azure-service-bus 287).
+        partition = partition_of(self._numbers[0]) if self._numbers else None
+        next_ones = self._numbers[: min(count, _AT_ONCE)]
+        some = [*takewhile(lambda number: partition_of(number) == partition, next_ones)]
         self._numbers = self._numbers[len(some) :]
         found: list[LockedMessage] = []
         if some:
+
+            async def lock(numbers: Sequence[int]) -> None:
+                with unavailable(self.place, MessageNotFoundError):
+                    answer = await self.management.receive_deferred(numbers, self.session_id, TIMEOUT_SECONDS)
+                found.extend(self.held(Delivery(next(self._ids), token, content)) for token, content in answer)
+
             try:
-                self._again += await by_halves(some, partial(self._lock, found), MessageNotFoundError)
+                self._again += await by_halves(some, lock, MessageNotFoundError)
             except BaseException:
                 self._again += some
                 raise
@@ -123,11 +137,6 @@ class DeferredReceiver(MovingReceiver):
             # As a receiver that waits for messages.
             await asyncio.sleep(seconds)
         return found
-
-    async def _lock(self, found: list[LockedMessage], numbers: Sequence[int]) -> None:
-        with unavailable(self.place, MessageNotFoundError):
-            answer = await self.management.receive_deferred(numbers, self.session_id, TIMEOUT_SECONDS)
-        found += [self.held(Delivery(next(self._ids), token, content)) for token, content in answer]
 
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Remove messages from the entity; return those whose lock was lost, which come again."""
@@ -152,6 +161,76 @@ class DeferredReceiver(MovingReceiver):
         return lost
 
 
-def _of_one_partition(numbers: Sequence[int]) -> list[int]:
-    """Return the first of *numbers*: one request takes those of one partition only (azure-service-bus 287)."""
-    return [*takewhile(lambda number: partition_of(number) == partition_of(numbers[0]), numbers)]
+STATE = "state/"
+"""What keys of states of sessions begin with."""
+
+
+@dataclass
+class Sessions:
+    """The sessions of an entity, locked at the target through *targets*."""
+
+    pair: Pair
+    settings: Mapping[str, str]
+    ledger: Ledger
+    targets: TargetReceivers
+    left: dict[str, str] = field(default_factory=dict)
+    """Why the state of a session was not moved."""
+
+    @contextlib.asynccontextmanager
+    async def opened(self, make: Callable[[str | None], Receiver], session_id: str | None) -> AsyncIterator[Receiver]:
+        """Open the receiver that *make* returns; a session is locked at both ends, and has its state at the target."""
+        async with make(session_id) as receiver:
+            if session_id is not None:
+                await self.targets.of(session_id)
+                await self._copy_state(receiver, session_id)
+            yield receiver
+
+    async def finish(self, with_messages: Iterable[str]) -> int:
+        """Move the states of sessions without messages, and clear those that were moved; return how many were."""
+        remaining, cleared = {*with_messages}, 0
+        async with service_bus_client(self.pair.source.setting, self.settings) as client:
+            with unavailable(self.pair.source):
+                ids = [session async for session in client.list_queue_sessions(self.pair.source.entity)]
+        for session_id in ids:
+            if session_id in remaining:
+                continue
+            try:
+                async with Receiver(self.pair.source, self.settings, session_id) as receiver:
+                    cleared += await self._clear(receiver, session_id)
+            except SessionUnavailable as error:
+                self.left[session_id] = str(error)
+        return cleared
+
+    async def _clear(self, receiver: Receiver, session_id: str) -> bool:
+        with unavailable(receiver.place):
+            if await receiver.management.session_state(session_id, TIMEOUT_SECONDS) is None:
+                return False
+        if self.ledger.state(STATE + session_id) != SENT:
+            await self.targets.of(session_id)
+            await self._copy_state(receiver, session_id)
+        with unavailable(receiver.place):
+            await receiver.management.set_session_state(session_id, None, TIMEOUT_SECONDS)
+        await self._note(COMPLETED, session_id)
+        return True
+
+    async def _copy_state(self, source: Receiver, session_id: str) -> None:
+        """Set the state at the target; raises SessionUnavailable if it has another one there."""
+        if self.ledger.state(STATE + session_id) == SENT:
+            return  # the applications of the target may have changed it since
+        target = await self.targets.of(session_id)
+        with unavailable(source.place):
+            state = await source.management.session_state(session_id, TIMEOUT_SECONDS)
+        if state is None:
+            return
+        with unavailable(target.place):
+            there = await target.management.session_state(session_id, TIMEOUT_SECONDS)
+            if there is not None and there != state:
+                raise SessionUnavailable(f"its session has another state in {target.place}")
+            if there is None:
+                await self._note(SENDING, session_id)
+                await target.management.set_session_state(session_id, state, TIMEOUT_SECONDS)
+        await self._note(SENT, session_id)
+
+    async def _note(self, state: str, session_id: str) -> None:
+        # Not as sent to the target: no copy of it is among the messages there.
+        await self.ledger.note(state, [STATE + session_id], f"{self.pair.target}: states")

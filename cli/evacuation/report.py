@@ -100,10 +100,19 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
     """Move the messages, and print what happened; return whether nothing is left."""
     results: list[bool] = []
     async with closing_outputs(configuration, os.environ) as outputs:
-        for topic, some in _by_topic(pairs):
+        groups: dict[Destination | None, list[Pair]] = {}
+        for pair in pairs:  # the subscriptions of a topic together
+            groups.setdefault(pair.destination if pair.is_gated and not pair.problems else None, []).append(pair)
+        for topic, some in groups.items():
             # Without anything to move, no rule is touched.
             found = {pair.source: await _surveyed(pair) for pair in some if topic is not None}
-            is_idle = topic is not None and not any(_moves(pair, found[pair.source]) for pair in some)
+            moves = False
+            for pair in some:
+                seen = found.get(pair.source)
+                moves |= seen is not None and bool(seen.count or seen.due)
+                # It may have states of sessions.
+                moves |= pair.requires_session and not pair.forwards and not pair.problems
+            is_idle = topic is not None and not moves
             arrived: list[bool] = []
             async with _gate(topic, configuration, arrived, closes=not is_idle):
                 for pair in some:
@@ -118,7 +127,7 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                         _print_unseen(pair)
                         results.append(not seen.left and not pair.unseen)
                         continue
-                    evacuation = Evacuation(pair, configuration, os.environ, options, folder=FOLDER)
+                    evacuation = Evacuation(pair, configuration, os.environ, options, FOLDER)
                     lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
                     arrived.append(False)
                     with lifted, stopped_by_signals(evacuation.stop):
@@ -129,12 +138,6 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
                     if result.is_stopped:
                         return False
     return all(results)
-
-
-def _moves(pair: Pair, found: Survey | None) -> bool:
-    """Return whether an entity has messages that can be moved, or may have states of sessions."""
-    has_messages = found is not None and bool(found.count or found.due)
-    return has_messages or (pair.requires_session and not pair.forwards and not pair.problems)
 
 
 def _print_rest(gone: int, left: Mapping[tuple[Share, str], str]) -> None:
@@ -153,15 +156,6 @@ def _print_problems(pair: Pair) -> None:
     typer.echo(str(pair))
     for problem in pair.problems:
         typer.echo(f"  stays: {printable(problem)}")
-
-
-def _by_topic(pairs: Sequence[Pair]) -> Iterator[tuple[Destination | None, list[Pair]]]:
-    """Yield the pairs, those of the subscriptions of one topic together with it."""
-    groups: dict[Destination | None, list[Pair]] = {}
-    for pair in pairs:
-        gated = pair.destination if pair.is_gated and not pair.problems else None
-        groups.setdefault(gated, []).append(pair)
-    yield from groups.items()
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cli.evacuation.pairs import Pair
-from cli.evacuation.sessions import STATE
+from cli.evacuation.receivers import STATE
 from cli.evacuation.survey import Share
 from cli.letters.ledger_file import ledger_of
 from shared.private_file import open_private
