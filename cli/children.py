@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ class ChildFailed(BuswayError):
     """A process ended or did not become ready; the message ends with the last lines of its log."""
 
 
+@dataclass(eq=False)
 class Child:
     """
     A process whose output goes to a log file; made by `start`.
@@ -34,17 +36,16 @@ class Child:
     in their order.
     """
 
-    def __init__(
-        self, name: str, log: Path, process: asyncio.subprocess.Process, again: "_Start | None" = None
-    ) -> None:
-        """Follow *process*; its output is read from now on. If it is killed, *again* starts another one."""
-        self.name = name
-        self.log = log
-        self._process = process
-        self._again = again
-        self._lines: deque[str] = deque(maxlen=_REMEMBERED_LINES)
-        self._has_ended = False
-        self._changed = asyncio.Condition()
+    name: str
+    log: Path
+    _process: asyncio.subprocess.Process
+    _again: _Start | None
+    """Starts another one if it is killed."""
+    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_LINES))
+    _has_ended: bool = False
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
         self._reading = asyncio.create_task(self._read())
 
     @property

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from cli.output import waits_for
 from cli.places import line_of
-from cli.silence import waits_for
 from shared.errors import ConfigError, Problem, TargetUnavailable
 
 if TYPE_CHECKING:
@@ -92,7 +92,18 @@ def journal_files(journal: str | None, folder: Path, hours: Sequence[str]) -> li
     from shared.journal.search import files_in
 
     address, storage = journal_at(journal, folder)
-    return files_in(Path(address) if "://" not in address else _downloaded(address, storage, hours), hours)
+    if "://" not in address:
+        return files_in(Path(address), hours)
+    from busway_reconcile.read.staging import JournalUnreachable, stage
+
+    client, prefix = _opened(address, storage)
+    os.umask(0o077)  # the files name messages
+    here = _folder_of(client, prefix)
+    try:
+        stage(client, prefix, here, hours=hours)
+    except JournalUnreachable as error:
+        raise TargetUnavailable(str(error)) from error
+    return files_in(here, hours)
 
 
 def files_downloaded_before(journal: str | None, folder: Path, hours: Sequence[str]) -> list[Path]:
@@ -101,19 +112,6 @@ def files_downloaded_before(journal: str | None, folder: Path, hours: Sequence[s
     from shared.journal.search import files_in
 
     return files_in(_folder_of(*container(*journal_at(journal, folder))), hours)
-
-
-def _downloaded(address: str, storage: str | None, hours: Sequence[str]) -> Path:
-    from busway_reconcile.read.staging import JournalUnreachable, stage
-
-    client, prefix = _opened(address, storage)
-    os.umask(0o077)  # the files name messages
-    folder = _folder_of(client, prefix)
-    try:
-        stage(client, prefix, folder, hours=hours)
-    except JournalUnreachable as error:
-        raise TargetUnavailable(str(error)) from error
-    return folder
 
 
 def _opened(address: str, storage: str | None) -> tuple["ContainerClient", str]:

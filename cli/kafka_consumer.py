@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from operator import methodcaller
 from typing import Any
 
@@ -50,26 +51,27 @@ def taken_record(message: Any) -> TakenRecord:  # noqa: ANN401 - of confluent-ka
     )
 
 
+@dataclass
 class TopicReader:
     """Reads the records of a topic from all partitions, and commits nothing; every method waits, raises ConfigError."""
 
-    def __init__(self, where: str, setting: str | None, settings: Mapping[str, str], topic: str) -> None:
-        """Prepare to read *topic* of the cluster in an app setting; errors name it *where*."""
-        self._where = where
-        self._topic = topic
-        self._setting = setting
-        self._settings = settings
-        self._errors: list[str] = []
-        self._consumer: Any = None
+    where: str
+    """Its name in errors."""
+    setting: str | None
+    """The app setting of the cluster."""
+    settings: Mapping[str, str]
+    topic: str
+    _errors: list[str] = field(default_factory=list)
+    _consumer: Any = None
 
     def start(self, *, at_end: bool = False) -> None:
         """Read all partitions from their beginning, or only what comes from now on."""
-        options, _ = _client_options(self._where, self._setting, self._settings)
+        options, _ = _client_options(self.where, self.setting, self.settings)
         own = {"group.id": "busway-reader", "error_cb": lambda error: self._errors.append(error.str())}
         self._consumer = confluent_kafka.Consumer({**options, **own})
         try:
-            found = self._consumer.list_topics(self._topic, timeout=_METADATA_SECONDS).topics[self._topic]
-            places = [confluent_kafka.TopicPartition(self._topic, partition, 0) for partition in found.partitions]
+            found = self._consumer.list_topics(self.topic, timeout=_METADATA_SECONDS).topics[self.topic]
+            places = [confluent_kafka.TopicPartition(self.topic, partition, 0) for partition in found.partitions]
             if at_end:
                 for place in places:
                     _, place.offset = self._consumer.get_watermark_offsets(place, timeout=_METADATA_SECONDS)
@@ -97,9 +99,10 @@ class TopicReader:
 
     def _problem(self, error: Any) -> ConfigError:  # noqa: ANN401 - of confluent-kafka
         reason = (self._errors or [error.str()])[-1]
-        return ConfigError([Problem(self._where, f"cannot be read: {printable(reason)}")])
+        return ConfigError([Problem(self.where, f"cannot be read: {printable(reason)}")])
 
 
+@dataclass
 class GroupReader:
     """
     Takes the records of a topic for a consumer group; every method waits, and raises ConfigError.
@@ -108,57 +111,50 @@ class GroupReader:
     has come back: what was read of it since the last commit comes again, to the member that has it.
     """
 
-    def __init__(
-        self,
-        where: str,
-        setting: str | None,
-        settings: Mapping[str, str],
-        topic: str,
-        group: str,
-        *,
-        report: Callable[[str], None],
-    ) -> None:
-        """
-        Join the *group* for a *topic* of the cluster in an app setting; errors name it *where*.
+    where: str
+    """Its name in errors."""
+    setting: str | None
+    """The app setting of the cluster."""
+    settings: Mapping[str, str]
+    topic: str
+    group: str
+    _: KW_ONLY
+    report: Callable[[str], None]
+    """Gets what it waits for, in lines, at most one a minute."""
+    lost: set[int] = field(default_factory=set)
+    """The partitions that were taken away since the last `take`."""
+    _assigned: set[int] | None = None
+    """Its partitions, of which there may be none; None while the brokers share them out."""
+    _unread: set[int] = field(default_factory=set)
+    """The partitions whose end it has not seen."""
+    _positions: dict[int, int] = field(default_factory=dict)
+    """Where the partitions go on; one that goes on where the group is, is not in it."""
+    _unplaced: set[int] = field(default_factory=set)
+    """The partitions that cannot go on: the group has no offset, or the topic does not have that offset."""
+    _ends: dict[int, int] = field(default_factory=dict)
+    """Up to where a partition has been read: beyond its last record there may be markers of transactions."""
+    _committed: dict[int, int] = field(default_factory=dict)
+    _waiting: list[Any] = field(default_factory=list)
+    _refusal: Any = None
+    _reported: float = -math.inf
+    _last_error: str = ""
+    _error_time: float = -math.inf
+    _outage_time: float = -math.inf
+    _without_token: float = -math.inf
 
-        What it waits for goes to *report*, in lines, at most one a minute.
-        """
-        self._where = where
-        self._topic = topic
-        self._assigned: set[int] | None = None
-        """Its partitions, of which there may be none; None while the brokers share them out."""
-        self._unread: set[int] = set()
-        """The partitions whose end it has not seen."""
-        self.lost: set[int] = set()
-        """The partitions that were taken away since the last `take`."""
-        self._positions: dict[int, int] = {}
-        """Where the partitions go on; one that goes on where the group is, is not in it."""
-        self._unplaced: set[int] = set()
-        """The partitions that cannot go on: the group has no offset, or the topic does not have that offset."""
-        self._waiting: list[Any] = []
-        self._refusal: Any = None
-        self._report = report
-        self._reported = -math.inf
-        self._last_error = ""
-        self._error_time = self._outage_time = -math.inf
-        self._without_token = -math.inf
-        self._ends: dict[int, int] = {}
-        """Up to where a partition has been read: beyond its last record there may be markers of transactions."""
-        self._committed: dict[int, int] = {}
-        options, self._tokens = _client_options(where, setting, settings)
-        self.is_event_hub = setting is not None and kafka_endpoint_of(setting, settings).is_event_hubs
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **options,
-                "group.id": group,
-                "auto.offset.reset": "error",  # with "earliest", nobody would learn that records were deleted unread
-                "session.timeout.ms": _EVENT_HUBS_SESSION if self.is_event_hub else _SESSION,
-                "allow.auto.create.topics": False,
-                "topic.metadata.propagation.max.ms": 1_000,
-                "error_cb": self._note,
-            }
-        )
-        self._consumer.subscribe([topic], on_assign=self._join, on_revoke=self._lose, on_lost=self._lose)
+    def __post_init__(self) -> None:
+        options, self._tokens = _client_options(self.where, self.setting, self.settings)
+        self.is_event_hub = self.setting is not None and kafka_endpoint_of(self.setting, self.settings).is_event_hubs
+        own = {
+            "group.id": self.group,
+            "auto.offset.reset": "error",  # with "earliest", nobody would learn that records were deleted unread
+            "session.timeout.ms": _EVENT_HUBS_SESSION if self.is_event_hub else _SESSION,
+            "allow.auto.create.topics": False,
+            "topic.metadata.propagation.max.ms": 1_000,
+            "error_cb": self._note,
+        }
+        self._consumer = confluent_kafka.Consumer({**options, **own})
+        self._consumer.subscribe([self.topic], on_assign=self._join, on_revoke=self._lose, on_lost=self._lose)
 
     @property
     def has_seen_the_end(self) -> bool:
@@ -193,7 +189,7 @@ class GroupReader:
         waiting = {each.partition() for each in self._waiting}
         places = [
             confluent_kafka.TopicPartition(
-                self._topic, partition, offset if partition in waiting else max(offset, self._ends.get(partition, 0))
+                self.topic, partition, offset if partition in waiting else max(offset, self._ends.get(partition, 0))
             )
             for partition, offset in next_offsets.items()
             if partition not in self.lost
@@ -207,11 +203,11 @@ class GroupReader:
         except confluent_kafka.KafkaException as error:
             if reaction_to(error.args[0].name()).error is TargetRefused:
                 raise self._problem(error.args[0]) from error
-            return TargetUnavailable(f"{self._where}: cannot commit: {error.args[0].str()}")
+            return TargetUnavailable(f"{self.where}: cannot commit: {error.args[0].str()}")
         if {each.partition: each.offset for each in found} == {place.partition: place.offset for place in places}:
             self._committed |= {place.partition: place.offset for place in places}
             return None
-        return TargetUnavailable(f"{self._where}: cannot commit: the group has not taken the offsets")
+        return TargetUnavailable(f"{self.where}: cannot commit: the group has not taken the offsets")
 
     def passed(self) -> dict[int, int]:
         """Return the ends of the partitions that the group does not have yet; all before them has been taken."""
@@ -280,14 +276,14 @@ class GroupReader:
             offset, self._positions[partition] = offsets[partition], low
             deleted = f"offsets {offset} to {low - 1} were deleted before they were read"
             beyond = f"the group is at offset {offset} and the topic ends at {high}; it reads again from offset {low}"
-            self._report(f"{self._where}: partition {partition}: {deleted if offset < low else beyond}")
+            self.report(f"{self.where}: partition {partition}: {deleted if offset < low else beyond}")
         self._unplaced.clear()
         self._consumer.assign([self._at(each) for each in sorted(assigned)])
 
     def _at(self, partition: int) -> Any:  # noqa: ANN401 - of confluent-kafka
         """Return where a partition goes on: after what was read of it, or else where the group is."""
         offset = self._positions.get(partition, confluent_kafka.OFFSET_STORED)
-        return confluent_kafka.TopicPartition(self._topic, partition, offset)
+        return confluent_kafka.TopicPartition(self.topic, partition, offset)
 
     def _join(self, _consumer: object, partitions: Sequence[Any]) -> None:
         self._assigned = {partition.partition for partition in partitions}
@@ -327,10 +323,10 @@ class GroupReader:
         now = time.monotonic()
         if now - self._reported >= _REPORT_SECONDS:
             self._reported = now
-            self._report(printable(f"{self._where}: waits: {reason}"))
+            self.report(printable(f"{self.where}: waits: {reason}"))
 
     def _problem(self, error: Any) -> ConfigError:  # noqa: ANN401 - of confluent-kafka
-        return ConfigError([Problem(self._where, f"cannot be read: {printable(error.str())}")])
+        return ConfigError([Problem(self.where, f"cannot be read: {printable(error.str())}")])
 
 
 def _client_options(

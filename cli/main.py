@@ -117,8 +117,7 @@ class _Commands(TyperGroup):
         self.commands = {**self._deferred}
 
     def invoke(self, ctx: Context) -> Any:  # noqa: ANN401 - whatever a subcommand returns
-        from cli.output import print_problems, problems_of
-        from cli.silence import broken_silence
+        from cli.output import broken_silence, print_problems, problems_of
         from shared.errors import BuswayError
 
         # The SDKs log the errors that they also raise; the command prints them once.

@@ -32,6 +32,10 @@ Wait = Annotated[
     float,
     typer.Option(min=0, metavar="SECONDS", help="How long to wait for messages that another receiver has locked."),
 ]
+ConsumerGroup = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="For a hub: the consumer group to read with. [default: that of the task]"),
+]
 Connections = Annotated[
     list[str] | None,
     typer.Argument(help="Connections whose namespaces are compared. [default: all]"),

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from azure.core.exceptions import AzureError
 
-from cli.silence import waits_for
+from cli.output import waits_for
 from shared.ends.kind import Holds
 from shared.ends.namespace import Namespace
 from shared.errors import ConfigError, Problem, TargetUnavailable

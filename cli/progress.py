@@ -31,12 +31,10 @@ class Bars:
         self._started = self._printed = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Start the display."""
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the display."""
         self._progress.stop()
 
     def advance(self, name: str, count: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from busway import IS_CHECKOUT, PACKAGES
-from cli.silence import waits_for
+from cli.output import waits_for
 from shared.errors import ConfigError, Problem, TargetUnavailable
 from shared.private_file import PRIVATE_UMASK, open_private
 
@@ -30,9 +30,8 @@ def check_spark() -> None:
     java = shutil.which(str(Path(home) / "bin/java") if home else "java")
     hint = f"install OpenJDK {_JAVA} from adoptium.net or your system's packages, or set JAVA_HOME"
     if java is None:
-        problems.append(
-            Problem("java", "is not installed" if home is None else f"not found in JAVA_HOME ({home})", hint)
-        )
+        found = "is not installed" if home is None else f"not found in JAVA_HOME ({home})"
+        problems.append(Problem("java", found, hint))
     else:
         output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - as Spark
         version = re.search(r'version "(\d+)', output.stderr)

@@ -1,9 +1,17 @@
-"""Azure on this machine: Azurite, the broker and the Functions host as three processes."""
+"""
+Azure on this machine: Azurite, the broker and the Functions host as three processes.
+
+Azurite and the recorded webhooks come from npm; `make` or the first use installs them.
+"""
 
 import asyncio
 import contextlib
+import hashlib
+import os
 import re
+import shutil
 import socket
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
@@ -13,14 +21,56 @@ from secrets import token_urlsafe
 from typing import Any
 from urllib.parse import quote
 
-from azure.core.exceptions import ResourceExistsError
-
-from busway import PACKAGES, ROOT
+from busway import IS_CHECKOUT, PACKAGES, ROOT
 from cli.children import Child
 from cli.local_faults import PID_FILE
-from cli.node_packages import node_modules
 from cli.signals import beside, together
 from shared.ends.namespace import ADMINISTRATION_SUFFIX
+from shared.errors import ConfigError, Problem, TargetUnavailable
+
+_LISTS = ("package.json", "package-lock.json")
+_NODE = "Azurite needs Node.js 20 or later with npm, see https://nodejs.org"
+
+
+def node_modules() -> Path:
+    """
+    Return the folder with the packages: of the checkout, or in the user's cache, which npm then fills once.
+
+    Raises ConfigError if there is no Node.js or `make` has not installed the packages, TargetUnavailable if npm fails.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    # Another version of the packages has another folder.
+    version = hashlib.sha256((ROOT / _LISTS[1]).read_bytes()).hexdigest()[:12]
+    folder = (ROOT if IS_CHECKOUT else caches / "busway" / version) / "node_modules"
+    wanted = ("node",) if IS_CHECKOUT or folder.is_dir() else ("node", "npm")
+    problems = [Problem(program, "is not installed", _NODE) for program in wanted if shutil.which(program) is None]
+    if IS_CHECKOUT and not (folder / "azurite").is_dir():
+        problems.append(Problem(str(folder), "Azurite is not installed", "npm ci --ignore-scripts"))
+    if problems:
+        raise ConfigError(problems)
+    if not folder.is_dir():
+        _install(folder.parent)
+    return folder
+
+
+def _install(folder: Path) -> None:
+    print(f"Installing Azurite with npm into {folder}, once …", flush=True)
+    made = folder.with_name(f"{folder.name}.{os.getpid()}")
+    made.mkdir(parents=True)
+    try:
+        for name in _LISTS:
+            shutil.copyfile(ROOT / name, made / name)
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            raise TargetUnavailable(f"npm ci in {made}: {lines[0]}")
+        # Another process may have been faster.
+        if not folder.is_dir():
+            made.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
 
 _AZURITE = Path("azurite/dist/src/azurite.js")
 _READY_SECONDS = 60.0
@@ -90,7 +140,10 @@ async def running_stack(
     ChildFailed if a process does not become ready.
     """
     replaced = replaced or Replacements()
-    azurite_command = _azurite(storage, use_default_ports=port != 0)
+    keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
+    azurite_ports = [] if port else [f"--{service.lower()}Port=0" for service in _SERVICES]
+    quiet = ["--disableTelemetry", "--skipApiVersionCheck"]
+    azurite_command = ["node", str(node_modules() / _AZURITE), *quiet, *keeping, *azurite_ports]
     async with contextlib.AsyncExitStack() as ends:
 
         async def started(
@@ -118,13 +171,7 @@ async def running_stack(
         storage_string = await _storage_connection_string(azurite)
         settings |= dict.fromkeys(replaced.stores, storage_string)
         if replaced.queues:
-            # Import lazily: only configurations with storage queues need this SDK.
-            from shared.ends.storage_queue.clients import synchronous_service
-
-            with synchronous_service("storage", {"storage": storage_string}) as service:
-                for queue in replaced.queues:
-                    with contextlib.suppress(ResourceExistsError):
-                        await asyncio.to_thread(service.create_queue, queue)
+            await asyncio.to_thread(_create_queues, storage_string, replaced.queues)
         if replaced.topics:
             names = sorted({each for found in replaced.topics.values() for each in found})
             kafka = await started("kafka", [sys.executable, "-m", "cli.local_services.kafka", *names], ROOT, packages)
@@ -168,10 +215,16 @@ def busway(command: str) -> list[str]:
     return [sys.executable, "-m", "cli", command]
 
 
-def _azurite(storage: Path | None, *, use_default_ports: bool) -> list[str]:
-    keeping = ["--inMemoryPersistence"] if storage is None else ["--location", str(storage)]
-    ports = [] if use_default_ports else [f"--{service.lower()}Port=0" for service in _SERVICES]
-    return ["node", str(node_modules() / _AZURITE), "--disableTelemetry", "--skipApiVersionCheck", *keeping, *ports]
+def _create_queues(storage: str, queues: Collection[str]) -> None:
+    # Import lazily: only configurations with storage queues need this SDK.
+    from azure.core.exceptions import ResourceExistsError
+
+    from shared.ends.storage_queue.clients import synchronous_service
+
+    with synchronous_service("storage", {"storage": storage}) as service:
+        for queue in queues:
+            with contextlib.suppress(ResourceExistsError):
+                service.create_queue(queue)
 
 
 async def _storage_connection_string(azurite: Child) -> str:

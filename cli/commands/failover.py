@@ -154,12 +154,11 @@ def failback(
     back = asyncio.run(step(None) if force or not yes else wait_until_done(step, clock, wait))
     dead = asyncio.run(inspect_dead_letters(failover, failover.secondaries)) if back.is_done and yes else {}
     left = local_as_json(back.found)
-    if as_json and not yes:
-        more = {"changes": noted, "waits_for": back.waits_for, "left_behind": left}
-        typer.echo(json.dumps({**failover.document(before), **more}))
-    elif as_json:
-        more = {"waits_for": back.waits_for, "left_behind": left if back.is_done else []}
-        typer.echo(json.dumps({**failover.document(back.state), **more, "dead_lettered": local_as_json(dead)}))
+    if as_json:
+        shown = failover.document(back.state if yes else before)
+        shown |= {} if yes else {"changes": noted}
+        shown |= {"waits_for": back.waits_for, "left_behind": left if back.is_done or not yes else []}
+        typer.echo(json.dumps(shown | ({"dead_lettered": local_as_json(dead)} if yes else {})))
     elif not yes:
         print_changes(failover, noted, "would change")
         if back.waits_for is not None:

@@ -46,7 +46,7 @@ def forward(
 
     with open_place(topic, config) as source, open_place(hub, config) as target:
         configuration = load(config)
-        around = surroundings(configuration, source, target, task or group)
+        output, records, rest = surroundings(configuration, source, target, task or group)
         with rejects_file(rejects) as reject:
             site = configuration.site(source.alias)
             forwarder = Forwarder(
@@ -55,9 +55,9 @@ def forward(
                 group,
                 idle=idle,
                 site=site,
-                output=around.output,
+                output=output,
                 reject=reject,
-                records=around.records,
+                records=records,
             )
 
             def stop() -> None:
@@ -66,10 +66,8 @@ def forward(
                 forwarder.stop(stop_within)
 
             async def run() -> None:
-                try:
+                async with rest:
                     await forwarder.run()
-                finally:
-                    await around.close()
 
             try:
                 run_until_signalled(run(), stop)

@@ -85,7 +85,7 @@ def list_(
                 [Problem(f"busway {_command(context)} list", "no task has one", "name CONNECTION/ENTITY")]
             )
     else:
-        found = [_place(context, entity, configuration)]
+        found = [_opened(context, entity, config, configuration)[0]]
     form = Form.JSON if as_json else Form.BODIES if bodies else Form.LINES
     asyncio.run(print_list(found, chosen, form, singly=each or bodies))
 
@@ -106,9 +106,8 @@ def show(
 ) -> None:
     """Show one message: its state and reason, its properties with their types, its body, its journal records."""
     from cli.letters.detail import print_letter
-    from shared.tasks.files import load
 
-    place = _place(context, entity, load(config))
+    place, _ = _opened(context, entity, config)
     asyncio.run(print_letter(place, number, config, with_body=body, with_journal=journal))
 
 
@@ -186,12 +185,10 @@ def resend(
     from shared.resend.options import Options
     from shared.resend.places import Scene
     from shared.resend.routing import duplicate_windows, guarded, routing_of
-    from shared.tasks.files import load
 
     chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
-    configuration = load(config)
     _check_chosen(chosen, everything=everything)
-    place = _place(context, entity, configuration)
+    place, configuration = _opened(context, entity, config)
     routing = routing_of(place, configuration, to, "use --to")
     if new_ids is None:
         hint = "--new-ids gives the copies other ids; --same-ids sends them as they are"
@@ -230,10 +227,9 @@ def export(
     """
     from cli.letters.export_file import export as export_letters
     from cli.letters.selection import selection
-    from shared.tasks.files import load
 
     chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
-    asyncio.run(export_letters(_place(context, entity, load(config)), chosen, file))
+    asyncio.run(export_letters(_opened(context, entity, config)[0], chosen, file))
 
 
 def drop(
@@ -268,12 +264,10 @@ def drop(
     from cli.letters.export_file import exported_keys
     from cli.letters.removal import drop as drop_letters
     from cli.letters.selection import selection
-    from shared.tasks.files import load
 
     chosen = selection(where=where, reason=reason, older_than=older_than, number=number, limit=limit, session=session)
     _check_chosen(chosen, everything=everything or exported is not None)
-    configuration = load(config)
-    place = _place(context, entity, configuration)
+    place, _ = _opened(context, entity, config)
     keys = None if exported is None else exported_keys(exported, place)
     dropping = drop_letters(place, chosen, keys=keys, wait=wait, yes=yes)
     _end(is_complete=asyncio.run(dropping), yes=yes)
@@ -293,11 +287,16 @@ def _command(context: typer.Context) -> str:
     return _MESSAGES if context.parent is None else context.parent.info_name or _MESSAGES
 
 
-def _place(context: typer.Context, text: str, configuration: "Configuration") -> "Place":
+def _opened(
+    context: typer.Context, text: str, folder: Path, configuration: "Configuration | None" = None
+) -> "tuple[Place, Configuration]":
+    """Return what *text* names for the command, and the configuration, which is loaded unless it is given."""
     from shared.resend.places import dead_letter_queue, queue_of, rejects_of
+    from shared.tasks.files import load
 
+    configuration = configuration or load(folder)
     named = {_MESSAGES: queue_of, "dead": dead_letter_queue, "rejects": rejects_of}
-    return named[_command(context)](text, configuration)
+    return named[_command(context)](text, configuration), configuration
 
 
 def _check_chosen(chosen: "Selection", *, everything: bool) -> None:

@@ -55,9 +55,9 @@ def receive(
                 typer.echo(line)
                 found += 1
         elif entity.is_hub:
-            from cli import hub_receive
+            from cli.hub_reader import receive_events
 
-            found = asyncio.run(hub_receive.receive_events(entity, wait, _show, with_position=position))
+            found = asyncio.run(receive_events(entity, wait, _show, with_position=position))
         else:
             from cli import bus_receive
 

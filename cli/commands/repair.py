@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder, Yes
+from cli.options import ConsumerGroup, Folder, Yes
 
 
 def repair(
@@ -19,10 +19,7 @@ def repair(
             help="Another queue or subscription that may have copies. Can be repeated.",
         ),
     ] = None,
-    consumer_group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For a hub: the consumer group to read with. [default: that of the task]"),
-    ] = None,
+    consumer_group: ConsumerGroup = None,
     ledger: Annotated[
         Path | None,
         typer.Option(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Folder, Rate, Yes
+from cli.options import ConsumerGroup, Folder, Rate, Yes
 
 
 def replay(
@@ -42,10 +42,7 @@ def replay(
             metavar="PATH|URL", help="For a queue or subscription: the journal. [default: that of config/journal.yaml]"
         ),
     ] = None,
-    consumer_group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="For a hub: the consumer group to read with. [default: that of the task]"),
-    ] = None,
+    consumer_group: ConsumerGroup = None,
     new_ids: Annotated[
         bool,
         typer.Option(

@@ -49,9 +49,9 @@ def status(
 
     import msgspec
 
+    from cli.output import waits_for
     from cli.places import tasks_named
     from cli.signals import run_until_signalled
-    from cli.silence import waits_for
     from cli.status_text import status_text
     from shared.assembly.status import StatusReader
     from shared.status.model import EXIT_CODES, Health, Status

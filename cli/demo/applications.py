@@ -16,7 +16,6 @@ from azure.servicebus import (
     ServiceBusMessage,
     ServiceBusMessageBatch,
     ServiceBusReceivedMessage,
-    ServiceBusSubQueue,
 )
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError, OperationTimeoutError
@@ -33,6 +32,9 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import visited_sites
 from shared.protocols import Outgoing
+from shared.resend.peek import peek
+from shared.resend.places import DEAD_LETTERS
+from shared.resend.places import Place as QueuePlace
 
 _RECEIVED_AT_ONCE = 50
 _WAIT_SECONDS = 1.0
@@ -114,29 +116,16 @@ class Consumers:
 
 
 async def set_aside(site: str, connection_string: str) -> list[str]:
-    """Return a line for each queue of rejects and dead letters that is not empty."""
-    async with ServiceBusClient.from_connection_string(connection_string) as client:
-        receivers = [client.get_queue_receiver(f"{pattern}-rejected") for pattern in Pattern]
-        receivers.append(client.get_queue_receiver(JOBS, sub_queue=ServiceBusSubQueue.DEAD_LETTER))
-        receivers += [
-            client.get_subscription_receiver(topic, APPLICATION, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
-            for topic in (Pattern.ALL_ACTIVE, Pattern.ACTIVE_PASSIVE)
-        ]
-
-        async def waiting(receiver: ServiceBusReceiver) -> int:
-            # Not peeked: the SDK decodes what it peeks, and its decoder fails on some types.
-            async with receiver:
-                return len(await receiver.receive_messages(_COUNTED, max_wait_time=_WAIT_SECONDS))
-
-        try:
-            counts = await asyncio.gather(*map(waiting, receivers))
-        except AzureError as error:
-            raise TargetUnavailable(f"{site}: receiving the rejects failed, {type(error).__name__}: {error}") from error
-    return [
-        f"{site}/{receiver.entity_path}: {count} messages{' or more' * (count == _COUNTED)}, expected none"
-        for receiver, count in zip(receivers, counts, strict=True)
-        if count
-    ]
+    """Return a line for each queue of rejects and dead letters that is not empty; raises TargetUnavailable."""
+    lines = []
+    owners = (JOBS, EVENTS, PAYMENTS)
+    for entity in (*(f"{pattern}-rejected" for pattern in Pattern), *(f"{owner}{DEAD_LETTERS}" for owner in owners)):
+        place = QueuePlace(site, site, site, entity)
+        async with contextlib.aclosing(peek(place, {site: connection_string}, most=_COUNTED)) as found:
+            count = len([each async for each in found])
+        if count:
+            lines.append(f"{place}: {count} messages{' or more' * (count == _COUNTED)}, expected none")
+    return lines
 
 
 _SENT_AT_ONCE = 20

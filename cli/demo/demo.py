@@ -21,11 +21,10 @@ from cli.demo.observations import Observations, Watch
 from cli.demo.report import print_report
 from cli.files import free_folder
 from cli.local_app import introduction
-from cli.node_packages import node_modules
 from cli.output import console, print_problems
 from cli.signals import beside, together
 from cli.spark import check_spark, run_job
-from cli.stack import Stack, running_stack
+from cli.stack import Stack, node_modules, running_stack
 from shared.errors import ConfigError
 from shared.stores.storage_account import container_url
 

@@ -38,7 +38,6 @@ class Observer:
     """Wraps each step of a pipeline (`shared.line.batch.Watch`) and records the changes."""
 
     def __init__(self) -> None:
-        """Start without steps."""
         self.steps: dict[int, list[Step]] = {}
         """By the position of the message in its delivery."""
         self.batches: list[Batch] = []

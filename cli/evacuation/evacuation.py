@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from cli.evacuation.move import MoveDelivery
+from cli.evacuation.move import MoveDelivery, PlacementDelivery
 from cli.evacuation.pairs import Pair
-from cli.evacuation.placement import PlacementDelivery
 from cli.evacuation.receivers import DeferredReceiver, MovingReceiver, Sessions, TargetReceivers
 from cli.evacuation.schedule import ScheduleDelivery, ScheduledSource
 from cli.evacuation.survey import Share, survey

@@ -15,7 +15,7 @@ from azure.servicebus.management import (
 )
 
 from cli.evacuation.pauses import Pause, Pauses
-from cli.silence import waits_for
+from cli.output import waits_for
 from cli.topology.sites import open_client
 from shared.ends.service_bus.administration import queue_or_topic, translating
 from shared.errors import ConfigError, Problem

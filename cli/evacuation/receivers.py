@@ -34,7 +34,6 @@ class TargetReceivers:
     """One receiver at a time: of the target, or of one of its sessions."""
 
     def __init__(self, place: Place, settings: Mapping[str, str], clock: Clock | None = None) -> None:
-        """Receive from *place*."""
         self._clock = clock
         self._place = place
         self._settings = settings

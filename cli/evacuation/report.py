@@ -5,7 +5,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from cli.evacuation.pairs import Pair
 from cli.evacuation.survey import Estimate, Share, Survey, survey
 from cli.evacuation.verdicts import MOVED, UNCLEAR, verdicts_path, write_verdicts
 from cli.letters.report import print_end, print_rest
-from cli.output import print_counts
+from cli.output import print_counts, waits_for
 from cli.signals import stopped_by_signals
-from cli.silence import waits_for
 from cli.topology.sites import open_client
 from shared.assembly.outputs import closing_outputs
 from shared.errors import BuswayError
@@ -38,14 +37,15 @@ async def show(pairs: Sequence[Pair], configuration: Configuration, rate: float 
         waits_for(str(pair.source))
         start = time.monotonic()
         found = await _surveyed(pair)
-        _print_problems(pair)
+        typer.echo(str(pair))
+        _print_stays(pair.problems)
         is_possible = is_possible and not pair.problems
         if found is None:
             continue
         estimate.add(found, time.monotonic() - start)
         for line in _lines(found):
             typer.echo(line)
-        _print_unseen(pair)
+        _print_stays(pair.unseen)
         for text in _advice(pair, found, configuration):
             typer.echo(f"  {text}")
     if estimate.messages:
@@ -117,15 +117,13 @@ async def evacuate(pairs: Sequence[Pair], configuration: Configuration, options:
             async with _gate(topic, configuration, arrived, closes=not is_idle):
                 for pair in some:
                     seen = found.get(pair.source)
-                    if pair.problems:
-                        _print_problems(pair)
-                        results.append(False)
-                        continue
-                    if is_idle and seen is not None:
+                    if pair.problems or (is_idle and seen is not None):
                         typer.echo(str(pair))
-                        _print_rest(0, seen.left)
-                        _print_unseen(pair)
-                        results.append(not seen.left and not pair.unseen)
+                        _print_stays(pair.problems)
+                        if seen is not None and not pair.problems:
+                            _print_rest(0, seen.left)
+                            _print_stays(pair.unseen)
+                        results.append(seen is not None and not (pair.problems or seen.left or pair.unseen))
                         continue
                     evacuation = Evacuation(pair, configuration, os.environ, options, FOLDER)
                     lifted = contextlib.nullcontext() if pair.pause is None else pair.pause.lifted(configuration)
@@ -147,15 +145,9 @@ def _print_rest(gone: int, left: Mapping[tuple[Share, str], str]) -> None:
     print_rest(0, dead, " of the dead-letter queue")
 
 
-def _print_unseen(pair: Pair) -> None:
-    for text in pair.unseen:
-        typer.echo(f"  stays: {text}")
-
-
-def _print_problems(pair: Pair) -> None:
-    typer.echo(str(pair))
-    for problem in pair.problems:
-        typer.echo(f"  stays: {printable(problem)}")
+def _print_stays(texts: Iterable[str]) -> None:
+    for text in texts:
+        typer.echo(f"  stays: {printable(text)}")
 
 
 @contextlib.asynccontextmanager
@@ -190,7 +182,7 @@ async def _report(pair: Pair, evacuation: Evacuation, result: EvacuationResult) 
         (result.states, "session states moved"),
     )
     _print_rest(result.gone, result.left)
-    _print_unseen(pair)
+    _print_stays(pair.unseen)
     if pair.pause is not None and result.left:
         typer.echo(f"  {pair.pause.advice}")
     for session_id, reason in result.left_states.items():

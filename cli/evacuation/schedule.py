@@ -179,12 +179,10 @@ class ScheduledSource(Source):
         self._management: ManagementConnection
 
     async def __aenter__(self) -> Self:
-        """Open the connection."""
         self._management = await self._opened.enter_async_context(management_of(self._place, self._settings))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the connection."""
         await self._opened.aclose()
 
     async def receive(self, count: int, seconds: float) -> list[LockedMessage]:
@@ -206,12 +204,13 @@ class ScheduledSource(Source):
     async def complete(self, messages: Sequence[LockedMessage]) -> list[LockedMessage]:
         """Cancel messages; those that are due by now are returned, and their copies are cancelled."""
         due: list[LockedMessage] = []
+
+        async def cancel(some: Sequence[LockedMessage]) -> None:
+            numbers = [message.delivery.delivery_id for message in some]
+            with unavailable(self._place, MessageNotFoundError):
+                await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)
+
         for some in by_partition(messages, lambda message: message.delivery.delivery_id):
-            due += await by_halves(some, self._cancel, MessageNotFoundError)
+            due += await by_halves(some, cancel, MessageNotFoundError)
         await self._scheduling.undo([message.key for message in due if message.key is not None])
         return due
-
-    async def _cancel(self, messages: Sequence[LockedMessage]) -> None:
-        numbers = [message.delivery.delivery_id for message in messages]
-        with unavailable(self._place, MessageNotFoundError):
-            await self._management.cancel_scheduled(numbers, TIMEOUT_SECONDS)

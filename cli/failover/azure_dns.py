@@ -5,7 +5,7 @@ A record set is replaced only if its ETag is unchanged. Its metadata has the tim
 shows. Source: Microsoft Learn, Azure DNS REST API, record sets.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -49,27 +49,23 @@ class AzureDns(DnsRegister[Mapping[str, "RecordSet"], str]):
         self._clock = clock
 
     def _point(self, content: Mapping[str, "RecordSet"], roles: Mapping[str, str]) -> None:
-        done: list[str] = []
-        for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
-            self._replace(alias, site, content[alias], done)
-            done.append(alias)
-
-    def _replace(self, alias: str, site: str, record_set: "RecordSet", changed_before: Sequence[str]) -> None:
         from azure.mgmt.dns.models import CnameRecord, RecordSet
 
-        changed = self._clock.now().isoformat(timespec="seconds")
-        parameters = RecordSet(
-            ttl=record_set.ttl,
-            metadata={**(record_set.metadata or {}), _CHANGED: changed},
-            cname_record=CnameRecord(cname=self._names[site]),
-        )
-        try:
-            self._client.record_sets.create_or_update(
-                self._resource_group, self._zone, self._relative(alias), "CNAME", parameters, if_match=record_set.etag
+        done = ""
+        for alias, site in {self._aliases[role]: site for role, site in roles.items()}.items():
+            before = content[alias]
+            changed = self._clock.now().isoformat(timespec="seconds")
+            parameters = RecordSet(
+                ttl=before.ttl,
+                metadata={**(before.metadata or {}), _CHANGED: changed},
+                cname_record=CnameRecord(cname=self._names[site]),
             )
-        except AzureError as error:
-            before = "".join(f"; {each} was changed" for each in changed_before)
-            raise FailoverRefused(f"{self.where}: {alias} was not changed, {_describe(error)}{before}") from error
+            place = (self._resource_group, self._zone, self._relative(alias), "CNAME")
+            try:
+                self._client.record_sets.create_or_update(*place, parameters, if_match=before.etag)
+            except AzureError as error:
+                raise FailoverRefused(f"{self.where}: {alias} was not changed, {_describe(error)}{done}") from error
+            done += f"; {alias} was changed"
 
     def _content(self) -> dict[str, "RecordSet"]:
         found: dict[str, RecordSet] = {}

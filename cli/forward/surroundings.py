@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from cli.files import SyncedLines
 from cli.forward.batch import Records
@@ -22,22 +21,14 @@ from shared.tasks.files import Configuration
 from shared.tasks.source import NAME
 
 
-class Surroundings(NamedTuple):
-    """What a forwarder sends to and writes to."""
+def surroundings(
+    configuration: Configuration, topic: Place, hub: Place, task: str
+) -> tuple[Output, Records, contextlib.AsyncExitStack]:
+    """
+    Open the output of *hub* and the journal, where the command is called *task*; raises ConfigError.
 
-    output: Output
-    records: Records
-    others: list[Output | Journals]
-    """What is closed after the output."""
-
-    async def close(self) -> None:
-        """Close everything except the output, which the forwarder closes."""
-        for other in self.others:
-            await other.close()
-
-
-def surroundings(configuration: Configuration, topic: Place, hub: Place, task: str) -> Surroundings:
-    """Open the output of *hub* and the journal, where the command is called *task*; raises ConfigError."""
+    The forwarder closes the output; the stack closes the rest afterwards.
+    """
     for place, holds in ((topic, Holds.RECORDS), (hub, Holds.EVENTS)):
         if place.connection.end.holds is not holds:
             expected = " or ".join(kind.name for kind in kinds() if kind.holds is holds)
@@ -57,7 +48,11 @@ def surroundings(configuration: Configuration, topic: Place, hub: Place, task: s
     outputs = open_outputs(replace(configuration, connections=connections), os.environ)
     journals = Journals(configuration, os.environ, sink=sink_of(configuration, outputs))
     records = Records(journals.named(task), task, f"{configuration.site(hub.alias)}/{hub.path}")
-    return Surroundings(outputs.pop(hub.alias), records, [*outputs.values(), journals])
+    output, rest = outputs.pop(hub.alias), contextlib.AsyncExitStack()
+    rest.push_async_callback(journals.close)  # after the outputs
+    for other in outputs.values():
+        rest.push_async_callback(other.close)
+    return output, records, rest
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from cli.dry_run.show import BODY, view
 from cli.durations import age_text
 from cli.hop_text import as_text
 from cli.journal import hours_between, journal_files
-from cli.silence import waits_for
+from cli.output import waits_for
 from shared.errors import BuswayError, ConfigError, MessageRejected, Problem
 from shared.journal.hops import hops
 from shared.journal.search import search

@@ -17,7 +17,7 @@ from cli.explorer_file import explorer_messages
 from cli.files import whole_file
 from cli.letters.report import messages, print_unevaluated
 from cli.message_file import bytes_in, line_in, lines_of
-from cli.silence import waits_for
+from cli.output import waits_for
 from shared.errors import ConfigError, Problem
 from shared.resend.groups import document
 from shared.resend.letters import Letter

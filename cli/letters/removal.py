@@ -8,10 +8,9 @@ import typer
 from azure.core.exceptions import AzureError
 
 from cli.letters.report import announce, print_end, print_rest
-from cli.output import print_counts
+from cli.output import print_counts, waits_for
 from cli.progress import progress, run_to_end
 from cli.signals import stopped_by_signals
-from cli.silence import waits_for
 from shared.ends.service_bus.internals import condition_of
 from shared.errors import TargetUnavailable
 from shared.resend.inventory import inventory_of

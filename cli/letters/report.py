@@ -11,9 +11,8 @@ import typer
 
 from cli.durations import age_text
 from cli.message_lines import message_line
-from cli.output import print_counts, print_problems, problems_of
+from cli.output import print_counts, print_problems, problems_of, waits_for
 from cli.progress import progress
-from cli.silence import waits_for
 from shared.errors import BuswayError
 from shared.message.peeked import PeekedMessage
 from shared.printable import json_line, printable

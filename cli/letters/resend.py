@@ -12,9 +12,8 @@ import typer
 from cli.letters.export_file import exported_letters
 from cli.letters.ledger_file import LedgerFile, ledger_of
 from cli.letters.report import announce, messages, print_end, print_rest
-from cli.output import print_counts
+from cli.output import print_counts, waits_for
 from cli.progress import run_to_end
-from cli.silence import waits_for
 from shared.assembly.outputs import closing_outputs
 from shared.assembly.status import open_status_container
 from shared.printable import printable

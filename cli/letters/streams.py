@@ -25,7 +25,7 @@ def print_stream(text: str, folder: Path, *, with_bodies: bool) -> None:
     # Each SDK takes long to import, and an entity needs only one.
     with open_place(text, folder) as place:
         if place.is_hub:
-            from cli.hub_receive import partition_lines, receive_events
+            from cli.hub_reader import partition_lines, receive_events
 
             def show(lines: Iterable[str]) -> None:
                 typer.echo("\n".join(lines))

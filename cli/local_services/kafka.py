@@ -83,11 +83,9 @@ class KafkaCluster:
         self._library.rd_kafka_destroy(self._client)
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the brokers."""
         self.close()
 
     @staticmethod

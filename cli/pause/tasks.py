@@ -8,12 +8,11 @@ from pathlib import Path
 
 import typer
 
-from cli.output import print_only_shown, print_problems, problems_of
+from cli.output import print_only_shown, print_problems, problems_of, waits_for
 from cli.pause.entity import Entity
 from cli.pause.steering import Steering
 from cli.places import tasks_named
 from cli.signals import run_until_signalled
-from cli.silence import waits_for
 from shared.assembly.status import open_store, store_problem
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.printable import printable

@@ -41,12 +41,18 @@ def write_package(config: Path, out: Path) -> None:
     project, (infra, nightly) = config.resolve().parent, (out.parent / name for name in ("infra", "nightly"))
     # What an earlier run wrote is replaced; anything else is not ours to delete.
     places = {out: "function_app.py", infra: TASKS_FILE, nightly: "jobs"}
-    problems = [_version_problem(project / VERSION_FILE)]
+    problems: list[Problem | None] = []
+    wanted = (
+        (project / VERSION_FILE).read_text(errors="replace").strip() if (project / VERSION_FILE).is_file() else None
+    )
+    if wanted not in (None, version("busway")):
+        hint = f"use the checkout of {wanted}, or change the file to upgrade; CHANGELOG.md names what changes"
+        found = f"is {wanted!r}, but this is Busway {version('busway')}"
+        problems.append(Problem(str(project / VERSION_FILE), found, hint))
     problems += [_place_problem(place, marker, config) for place, marker in places.items()]
     problems += _foreign_links(config, project / _HOST_FILE)
-    found = [problem for problem in problems if problem is not None]
-    if found:
-        raise ConfigError(found)
+    if any(problems):
+        raise ConfigError([problem for problem in problems if problem is not None])
     if not check_folder(config, [], strict=False, deploys=True):
         raise typer.Exit(1)
     try:
@@ -118,17 +124,6 @@ def _foreign_links(config: Path, *files: Path) -> list[Problem]:
         for link in links
         if not link.resolve().is_relative_to(inside)
     ]
-
-
-def _version_problem(file: Path) -> Problem | None:
-    """Return the problem if the project is written for another version; a folder without the file has none."""
-    if not file.is_file():
-        return None
-    wanted = file.read_text(errors="replace").strip()
-    if wanted == version("busway"):
-        return None
-    hint = f"use the checkout of {wanted}, or change the file to upgrade; CHANGELOG.md names what changes"
-    return Problem(str(file), f"is {wanted!r}, but this is Busway {version('busway')}", hint)
 
 
 def _place_problem(place: Path, marker: str, config: Path) -> Problem | None:

@@ -41,7 +41,6 @@ class Contents:
     """The messages of an entity by sequence number and by id."""
 
     def __init__(self, place: Origin) -> None:
-        """Know nothing yet of *place*."""
         self._by_number: dict[int, bytes] = {}
         self._by_id: dict[str | None, list[tuple[bytes, str, str | None]]] = {}
         self.place = place

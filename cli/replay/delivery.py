@@ -43,7 +43,6 @@ class ReplayDelivery(PipelineDelivery):
     """Sends the messages of one replay."""
 
     def __init__(self, plan: Plan, ledger: Ledger, configuration: Configuration, settings: Mapping[str, str]) -> None:
-        """Send as *plan* says."""
         super().__init__(ledger)
         self._plan = plan
         self._configuration = configuration

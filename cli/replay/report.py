@@ -9,12 +9,11 @@ import typer
 
 from cli.letters.ledger_file import LedgerFile
 from cli.letters.report import print_unevaluated
-from cli.output import print_counts
+from cli.output import print_counts, waits_for
 from cli.progress import run_to_end
 from cli.replay.delivery import ReplayDelivery
 from cli.replay.messages import Messages
 from cli.replay.plan import Plan
-from cli.silence import waits_for
 from shared.assembly.outputs import closing_outputs
 from shared.errors import ConfigError
 from shared.printable import printable

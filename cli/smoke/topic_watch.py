@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from cli.kafka_consumer import TopicReader, taken_record
+from cli.smoke.watches import Watch
 from shared.ends.kafka.message import message_of
 from shared.message.arrival import Origin
 from shared.resend.letters import Letter
@@ -11,8 +12,10 @@ from shared.resend.letters import Letter
 _SECONDS = 0.2
 
 
-class TopicWatch:
+class TopicWatch(Watch):
     """Reads the records that come into a topic of Kafka after `start`."""
+
+    place: Origin
 
     def __init__(self, site: str, setting: str, topic: str, settings: Mapping[str, str]) -> None:
         """Watch *topic* of the cluster in an app setting."""

@@ -5,8 +5,9 @@ What nobody else has taken is removed from queues and subscriptions afterwards.
 """
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from cli.hub_reader import hub_at
 from cli.smoke.probes import MARK, Probe
@@ -55,23 +56,38 @@ def places_on_the_way(task: TaskFile, configuration: Configuration) -> list[Plac
     return found
 
 
-class EntityWatch:
+class Watch(ABC):
+    """A place that is looked at for messages that come after `start`; raises BuswayError."""
+
+    place: Place | Origin
+
+    async def start(self) -> None:
+        """Pass over what is there already."""
+        await self.look()
+
+    @abstractmethod
+    async def look(self) -> list[Letter]:
+        """Return the messages since the last look."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close what is open, also without a start."""
+
+
+class EntityWatch(Watch):
     """Peeks at a queue or subscription over a connection that stays open; continues where it was."""
 
+    place: Place
+
     def __init__(self, place: Place, settings: Mapping[str, str]) -> None:
-        """Watch *place*."""
         self.place = place
         self._settings = settings
         self._seen: dict[int, int] = {}
         self._opened = contextlib.AsyncExitStack()
         self._peeker: Peeker | None = None
 
-    async def start(self) -> None:
-        """Pass over what the entity has already; raises ConfigError, TargetUnavailable if it cannot be peeked."""
-        await self.look()
-
     async def look(self) -> list[Letter]:
-        """Return the messages since the last look; raises as `start`, also for an entity with too many."""
+        """Return the messages since the last look; raises TargetUnavailable also for an entity with too many."""
         if self._peeker is None:
             self._peeker = await self._opened.enter_async_context(opened_peeker(self.place, self._settings))
         found: list[Letter] = []
@@ -87,8 +103,10 @@ class EntityWatch:
         self._peeker = None
 
 
-class HubWatch:
+class HubWatch(Watch):
     """Reads the events that come into a hub after `start`."""
+
+    place: Origin
 
     def __init__(self, site: str, setting: str, hub: str, settings: Mapping[str, str]) -> None:
         """Watch *hub* as its default consumer group."""
@@ -114,27 +132,6 @@ class HubWatch:
         for partition in self._opened:
             await partition.close()
         await self._hub.close()
-
-
-class Watch(Protocol):
-    """A place that is looked at for messages that come after `start`."""
-
-    @property
-    def place(self) -> Place | Origin:
-        """The place."""
-        ...
-
-    async def start(self) -> None:
-        """Pass over what is there already; raises BuswayError."""
-        ...
-
-    async def look(self) -> list[Letter]:
-        """Return the messages since the last look; raises BuswayError."""
-        ...
-
-    async def close(self) -> None:
-        """Close what is open, also without a start."""
-        ...
 
 
 @contextlib.asynccontextmanager

@@ -22,7 +22,6 @@ _SIGNS = {
     Action.DELETE_RULE: "-",
     Action.DELETE: "-",
 }
-_HIDDEN = frozenset(("user_metadata",))
 _MOST_TASKS = 3
 _INTERRUPTS = "ends the links of all its senders and receivers; what they hold is delivered again, sessions are lost"
 _WIDTH = 74
@@ -117,8 +116,8 @@ def _step_lines(step: Step) -> Iterator[str]:
         yield title
         yield from [f"    {by}"] if step.needed_by else []
     if step.action is Action.CREATE:
-        settings = [f"{name} {text_of(value, name)}" for name, value in step.settings.items() if name not in _HIDDEN]
-        yield from (f"    {setting}" for setting in settings)
+        shown = {name: value for name, value in step.settings.items() if name != "user_metadata"}
+        yield from (f"    {name} {text_of(value, name)}" for name, value in shown.items())
         if step.rule is not None:
             yield f"    only rule: {step.rule}"
     if step.action is Action.CHANGE:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cli.entities import entities_files
 from cli.hub_reader import hub_at, hub_site
+from cli.output import waits_for
 from cli.places import required_setting
-from cli.silence import waits_for
 from cli.topology.config_json import namespace_in
 from cli.topology.live import read_hubs, read_service_bus
 from cli.topology.model import Kind, Name, Namespace

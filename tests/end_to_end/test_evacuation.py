@@ -340,7 +340,7 @@ def test_rules_of_a_killed_run_are_restored_only_when_the_topic_has_distributed_
 def test_an_application_that_receives_at_the_target_is_noticed_with_the_first_message(
     site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.evacuation.placement._PATIENCE_SECONDS", 1.5)
+    monkeypatch.setattr("cli.evacuation.move._PATIENCE_SECONDS", 1.5)
     site.fill("orders", 3)
     with site.receiver("east/orders", prefetch_count=10) as receiver:
         receiver.receive_messages(1, max_wait_time=0.2)

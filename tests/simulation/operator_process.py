@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
-from cli.evacuation.move import MoveDelivery
+from cli.evacuation.move import MoveDelivery, PlacementDelivery
 from cli.evacuation.pairs import Pair
-from cli.evacuation.placement import PlacementDelivery
 from cli.evacuation.receivers import TargetReceivers
 from cli.evacuation.survey import Share
 from shared.ends.azure_amqp.raw_connection import Peer, RawConnection

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from busway_reconcile.__main__ import CONNECTION_SETTING
 from cli.local_faults import STACK_SETTING
-from cli.silence import FIRST_SECONDS
-from cli.silence import SETTING as SILENCE
+from cli.output import FIRST_SECONDS
+from cli.output import SETTING as SILENCE
 from functions.dead_letters import BODIES, RESEND
 from functions.startup import SECOND_TELEMETRY
 from shared.access.secrets import SETTING_PREFIX, VAULT_SETTING

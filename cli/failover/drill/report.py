@@ -1,7 +1,6 @@
 """The report of a drill: the figures, the objectives, and whether they are met."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +40,22 @@ class Line:
 
 def report(result: Result, objectives: Objectives, *, as_json: bool = False) -> bool:
     """Print *result*, and return whether it meets the objectives."""
-    lines = list(_lines(result, objectives))
+    counted = result.tally
+    lines = [
+        Line("accepted", counted.accepted),
+        Line("processed", counted.processed),
+        Line("lost", len(counted.lost), objectives.max_lost),
+        Line("duplicates", sum(counted.duplicates.values()), objectives.max_duplicates),
+        Line("order breaks", counted.order_breaks, objectives.max_order_breaks),
+        Line("cut to first failed send", result.noticed_seconds, None, "s"),
+        Line("cut to switch", result.switched_seconds, None, "s"),
+        Line("cut to publishing again", result.publishers_seconds, objectives.max_switch_seconds, "s"),
+        Line("cut to consuming again", result.consumers_seconds, objectives.max_switch_seconds, "s"),
+    ]
+    if result.failback_seconds is not None:
+        lines.append(Line("restored to consuming there", result.failback_seconds, None, "s"))
+        lines.append(Line("failbacks refused", result.refusals))
+        lines.append(Line("most messages to wait for", result.held_back))
     are_met = all(line.is_met for line in lines)
     if as_json:
         document = {
@@ -56,23 +70,6 @@ def report(result: Result, objectives: Objectives, *, as_json: bool = False) -> 
     else:
         _print(result, lines, are_met=are_met)
     return are_met
-
-
-def _lines(result: Result, objectives: Objectives) -> Iterator[Line]:
-    counted = result.tally
-    yield Line("accepted", counted.accepted)
-    yield Line("processed", counted.processed)
-    yield Line("lost", len(counted.lost), objectives.max_lost)
-    yield Line("duplicates", sum(counted.duplicates.values()), objectives.max_duplicates)
-    yield Line("order breaks", counted.order_breaks, objectives.max_order_breaks)
-    yield Line("cut to first failed send", result.noticed_seconds, None, "s")
-    yield Line("cut to switch", result.switched_seconds, None, "s")
-    yield Line("cut to publishing again", result.publishers_seconds, objectives.max_switch_seconds, "s")
-    yield Line("cut to consuming again", result.consumers_seconds, objectives.max_switch_seconds, "s")
-    if result.failback_seconds is not None:
-        yield Line("restored to consuming there", result.failback_seconds, None, "s")
-        yield Line("failbacks refused", result.refusals)
-        yield Line("most messages to wait for", result.held_back)
 
 
 def _print(result: Result, lines: list[Line], *, are_met: bool) -> None:

@@ -25,12 +25,12 @@ HEAVY = (
     *("busway_broker", "host", "shared.tasks.models"),
 )
 COMMANDS = [command for group in GROUPS.values() for command in group]
-HELP = (
-    (),
-    *((command,) for command in COMMANDS),
-    *(("messages", each) for each in ("list", "show", "resend", "export", "drop")),
-    *(("failover", each) for each in ("show", "switch", "failback", "drill")),
-)
+SUBCOMMANDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("messages", "dead", "rejects"), ("list", "show", "resend", "export", "drop")),
+    "failover": ("show", "switch", "failback", "drill"),
+}
+NESTED = [(command, each) for command, names in SUBCOMMANDS.items() for each in names]
+HELP = ((), *((command,) for command in COMMANDS), *NESTED)
 
 # In a process of its own, since this one has imported them. All in one process: an import of an earlier command stays.
 PRINT_FAULTS = f"""
@@ -110,12 +110,7 @@ def test_the_page_names_every_command_that_acts_with_yes() -> None:
     text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     listed = text.partition("do it with `--yes`: ")[2].partition("\n\n")[0]
     named = {tuple(each.removeprefix("busway ").split(" --")[0].split()) for each in re.findall(r"`([^`]+)`", listed)}
-    subcommands: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(("messages", "dead", "rejects"), ("list", "show", "resend", "export", "drop")),
-        "failover": ("show", "switch", "failback", "drill"),
-    }
-    every: set[tuple[str, ...]] = {(each, name) for each, names in subcommands.items() for name in names}
-    every |= {(command,) for command in COMMANDS if command not in subcommands}
+    every = [*NESTED, *((command,) for command in COMMANDS if command not in SUBCOMMANDS)]
     assert {command for command in every if "--yes" in options_of(*command)} == named
 
 

@@ -219,13 +219,11 @@ def test_the_number_of_attempts_is_that_of_the_queue(site: str) -> None:
     assert jobs.max_delivery_count == MAX_DELIVERY_COUNT
 
 
-def test_foreign_messages_are_reported() -> None:
+def test_foreign_messages_are_reported(made: list[Sample]) -> None:
     observations = Observations([], lambda _: None)
-    stranger = samples([TEMPLATE], 20)[0]
-    observations.note(received(stranger, next(deliveries(stranger))))
-    assert foreign_receipts(observations) == [
-        "west/events/Subscriptions/application: a message arrived that the demo did not send"
-    ]
+    observations.note(received(made[0], next(deliveries(made[0]))))
+    text = "west/events/Subscriptions/application: a message arrived that the demo did not send"
+    assert foreign_receipts(observations) == [text]
 
 
 def test_the_demo_leaves_out_the_tasks_that_somebody_has_written_beside_its_own(tmp_path: Path) -> None:

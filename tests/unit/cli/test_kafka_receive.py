@@ -1,7 +1,5 @@
 """`busway receive` of a Kafka topic."""
 
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer
 
@@ -36,13 +34,9 @@ def test_records_are_lines_with_key_and_headers(monkeypatch: pytest.MonkeyPatch)
         ]
 
 
-def test_a_setting_that_is_no_address_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_is_no_address_and_a_secret_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAM", "amqps://h")
     with pytest.raises(ConfigError, match="STREAM: the app setting is not a URL of Kafka brokers"):
         list(records(PLACE, 1))
-
-
-def test_a_secret_is_not_read_here(tmp_path: Path) -> None:
-    place = Place("stream", Connection(kind="kafka", secret="stream"), str(tmp_path))
     with pytest.raises(ConfigError, match="has a secret and no setting"):
-        list(records(place, 1))
+        list(records(Place("stream", Connection(kind="kafka", secret="stream"), "readings"), 1))

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from cli.message_lines import message_line
-from cli.output import print_problems
-from cli.silence import broken_silence
+from cli.output import broken_silence, print_problems
 from cli.topology.config_json import document_of
 from cli.topology.model import Entity, Kind, Name, Namespace
 from cli.topology.plan_text import quoted
