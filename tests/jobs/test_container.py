@@ -13,7 +13,7 @@ from busway_reconcile import container as program
 from busway_reconcile.container import MARK, silence
 from busway_reconcile.journal.address import WrongJournal, address_of
 from busway_reconcile.lease import LeaseLost, leased
-from busway_reconcile.read.staging import stage
+from busway_reconcile.read.staging import container, stage
 from busway_reconcile.summary import Summary
 from tests.azurite import running_azurite
 from tests.jobs.journals import Journals
@@ -200,6 +200,19 @@ def test_two_journals_are_not_downloaded_to_one_folder(containers: Containers, t
 )
 def test_all_addresses_of_a_journal_are_the_same(address: str, name: str) -> None:
     assert address_of(address) == name
+
+
+@pytest.mark.parametrize(
+    ("address", "endpoint"),
+    [
+        ("https://acc.blob.core.windows.net/acc/west", ""),
+        ("http://127.0.0.1:10000/devstoreaccount1/acc/west", "BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1;"),
+        ("http://127.0.0.1:10000/acc/acc/west", "BlobEndpoint=http://127.0.0.1:10000/acc;"),
+    ],
+)
+def test_an_account_in_the_path_of_an_emulator_is_not_the_container(address: str, endpoint: str) -> None:
+    client, prefix = container(address, f"DefaultEndpointsProtocol=http;AccountName=acc;AccountKey=a2V5;{endpoint}")
+    assert (client.container_name, prefix) == ("acc", "west")
 
 
 def test_markers_and_summaries_are_deleted_first_and_uploaded_last(containers: Containers, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
-from azure.storage.blob import BlobProperties, ContainerClient
+from azure.storage.blob import BlobProperties, BlobServiceClient, ContainerClient
 
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, start_of
@@ -42,7 +42,8 @@ def container(journal: str, connection_string: str | None, **patience: Any) -> t
     path = parts.path.strip("/").split("/")
     if connection_string is not None:
         # Azurite has the account in the path: http://127.0.0.1:10000/devstoreaccount1/journal.
-        path = path[1:] if path[0] == "devstoreaccount1" else path
+        account = urlsplit(BlobServiceClient.from_connection_string(connection_string).url).path.strip("/")
+        path = path[1:] if path[0] in {account, "devstoreaccount1"} else path
     if not path or not path[0]:
         raise JournalUnreachable(f"{parts.netloc}: the URL names no container; expected one after the host")
     name, prefix = path[0], "/".join(path[1:])
