@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from cli.topology.model import Kind, Namespace
 from cli.topology.needs import Needed
 from shared.errors import Problem
-from shared.review.checks import DELETES_ITSELF, FORWARDED, NO_SUPPORT_ORDERING, PARTITIONED_DUPLICATES, Check
+from shared.review.checks import Check, Checks
 from shared.rules import CorrelationFilter
 from shared.tasks.topology import TOPOLOGY
 
@@ -85,7 +85,7 @@ def caveats_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: N
         where = f"{alias}/{'/'.join(need.name.parts)}"
         if need.is_target and entity.settings.get("enable_partitioning"):
             if entity.settings.get("requires_duplicate_detection"):
-                yield _line(where, PARTITIONED_DUPLICATES)
+                yield _line(where, Checks.PARTITIONED_DUPLICATES)
             else:
                 text = "does not detect duplicates, because it is partitioned and would then take no batches"
                 remedy = (
@@ -93,11 +93,11 @@ def caveats_of(alias: str, needed: Mapping[tuple[Kind, str], Needed], present: N
                 )
                 yield f"{where}: {text}: {remedy}"
         if entity.settings.get("auto_delete_on_idle") is not None:
-            yield _line(where, DELETES_ITSELF)
+            yield _line(where, Checks.DELETES_ITSELF)
         if entity.settings.get("support_ordering") is False:
-            yield _line(where, NO_SUPPORT_ORDERING)
+            yield _line(where, Checks.NO_SUPPORT_ORDERING)
         if need.is_target and entity.settings.get("forward_to"):
-            yield _line(where, FORWARDED)
+            yield _line(where, Checks.FORWARDED)
 
 
 def _line(where: str, check: Check) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from math import ceil
 
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.entities import Queue, Subscription, Topic
 from shared.review.findings import Finding
 from shared.review.known_properties import MESSAGE_ID, assigned
@@ -46,7 +46,7 @@ def _attempts(network: Network, task: TaskFile) -> Iterator[Finding]:
     lasts = deliverer.max_delivery_count * (lock if is_ambiguous else hold)
     if lasts < OUTAGE:
         count = f"{deliverer.max_delivery_count} deliveries of {lock if is_ambiguous else hold}"
-        yield Finding(checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
+        yield Finding(Checks.FEW_DELIVERIES, network.place(task, "source"), f"{network.label(source)} has {count}")
 
 
 def _lives(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -60,15 +60,15 @@ def _lives(network: Network, task: TaskFile) -> Iterator[Finding]:
     for path, label, entity in used:
         if entity is not None and entity.auto_delete_on_idle is not None:
             seen = f"{label} is deleted once it was idle for {entity.auto_delete_on_idle}"
-            yield Finding(checks.DELETES_ITSELF, network.place(task, path), seen)
+            yield Finding(Checks.DELETES_ITSELF, network.place(task, path), seen)
 
 
 def _order(topic: Topic | None, queue: Queue | None, label: str, place: str) -> Iterator[Finding]:
     """Yield what keeps no order: the *topic* of a source or target, or a target that is a *queue* and forwards."""
     if topic is not None and not topic.support_ordering:
-        yield Finding(checks.NO_SUPPORT_ORDERING, place, f"{topic.name}, the topic of {label}, has no SupportOrdering")
+        yield Finding(Checks.NO_SUPPORT_ORDERING, place, f"{topic.name}, the topic of {label}, has no SupportOrdering")
     if queue is not None and queue.forward_to is not None:
-        yield Finding(checks.FORWARDED, place, f"{label} forwards to {queue.forward_to}")
+        yield Finding(Checks.FORWARDED, place, f"{label} forwards to {queue.forward_to}")
 
 
 def _session_functions(network: Network) -> int:
@@ -81,23 +81,23 @@ def _duplicates(
 ) -> Iterator[Finding]:
     target = network.label(branch.target)
     if not taker.requires_duplicate_detection:
-        yield Finding(checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
+        yield Finding(Checks.NO_DUPLICATE_DETECTION, place, f"{target} does not detect duplicates")
         return
     if taker.enable_partitioning:
-        yield Finding(checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
+        yield Finding(Checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
     window = taker.duplicate_detection_history_time_window
     if network.target_node(branch.target) == network.source_node(task.source) and MESSAGE_ID not in assigned(
         branch.route.action
     ):
         seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
-        yield Finding(checks.RESENT_AS_DUPLICATE, place, seen)
+        yield Finding(Checks.RESENT_AS_DUPLICATE, place, seen)
     deliverer = network.deliverer(task.source)
     # A dead-letter queue does not limit the number of deliveries.
     if deliverer is not None and not task.source.dead_letter:
         horizon = deliverer.lock_duration * min(deliverer.max_delivery_count, ceil(OUTAGE / task.limits.hold))
         if window < horizon:
             seen = f"{target} remembers an id for {window}, {network.label(task.source)} redelivers for up to {horizon}"
-            yield Finding(checks.SHORT_DUPLICATE_WINDOW, place, seen)
+            yield Finding(Checks.SHORT_DUPLICATE_WINDOW, place, seen)
 
 
 def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topic, place: str) -> Iterator[Finding]:
@@ -109,7 +109,7 @@ def _sizes(network: Network, task: TaskFile, branch: Branch, taker: Queue | Topi
     taken = taker.max_message_size or there.max_message_size
     if taken < largest:
         seen = f"accepts {taken} bytes, {network.label(task.source)} up to {largest}"
-        yield Finding(checks.SMALLER_MESSAGES, place, seen)
+        yield Finding(Checks.SMALLER_MESSAGES, place, seen)
 
 
 def _time_to_live(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -117,14 +117,14 @@ def _time_to_live(network: Network, task: TaskFile) -> Iterator[Finding]:
     place = network.place(task, "ttl")
     if task.ttl == "remaining" and task.source.dead_letter:
         yield Finding(
-            checks.EXPIRED_DEAD_LETTERS,
+            Checks.EXPIRED_DEAD_LETTERS,
             place,
             f"applies the time to live to dead-lettered messages of {network.label(task.source)}",
         )
     if task.ttl == "remaining" and task.source.hub is not None and not _source_gets_time_to_live(network, task):
-        yield Finding(checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live")
+        yield Finding(Checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live")
     elif task.ttl != "keep" and all(branch.target.hub is not None for branch in task.branches()):
-        yield Finding(checks.TTL_WITHOUT_EFFECT, place, "every target is a hub")
+        yield Finding(Checks.TTL_WITHOUT_EFFECT, place, "every target is a hub")
     yield from _cut(network, task)
 
 
@@ -149,7 +149,7 @@ def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:
         default = None if taker is None else taker.default_message_time_to_live
         if default is not None and default < granted:
             seen = f"{network.label(branch.target)} keeps a message for at most {default}, the task grants {granted}"
-            yield Finding(checks.TTL_CUT, network.place(task, branch.path), seen)
+            yield Finding(Checks.TTL_CUT, network.place(task, branch.path), seen)
 
 
 def _granted(network: Network, task: TaskFile) -> timedelta | None:

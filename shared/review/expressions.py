@@ -14,7 +14,7 @@ from typing import Any
 
 from shared.editors.content.ecma_patterns import python_pattern
 from shared.editors.validate import ValidateStep
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.findings import Finding
 from shared.review.network import Network
 
@@ -29,7 +29,7 @@ def findings(network: Network) -> Iterator[Finding]:
                 if problem is not None:
                     path = network.place(task, f"editors[{number}].validate.schema")
                     yield Finding(
-                        checks.SLOW_PATTERN, path, f"{pattern.file}: {pattern.path}: {pattern.expression!r}: {problem}"
+                        Checks.SLOW_PATTERN, path, f"{pattern.file}: {pattern.path}: {pattern.expression!r}: {problem}"
                     )
 
 

@@ -6,7 +6,7 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.heartbeat import ENTITY, Heartbeat
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.entities import Subscription
 from shared.review.findings import Finding
 from shared.review.network import Network
@@ -31,7 +31,7 @@ def findings(network: Network) -> Iterator[Finding]:
             key = network.connection(alias).key, topic.lower(), subscription.name.lower()
             if key not in read and any(_selects(subscription, sample) for sample in _samples(name)):
                 seen = f"{network.configuration.site(alias)}/{topic}: {subscription.name} selects heartbeats"
-                yield Finding(checks.HEARTBEAT_NOT_HIDDEN, network.place(task, "heartbeat"), seen)
+                yield Finding(Checks.HEARTBEAT_NOT_HIDDEN, network.place(task, "heartbeat"), seen)
 
 
 def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -39,7 +39,7 @@ def _missing(network: Network, task: TaskFile) -> Iterator[Finding]:
         is_beside = target.entity == ENTITY and network.namespace(target) is not None
         if is_beside and network.topic(target) is None and network.hub(target) is None:
             seen = f"{network.configuration.site(target.connection)} has no {target.kind} {ENTITY}"
-            yield Finding(checks.ENTITY_MISSING, network.place(task, "heartbeat"), seen)
+            yield Finding(Checks.ENTITY_MISSING, network.place(task, "heartbeat"), seen)
 
 
 def _not_taken(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def _not_taken(network: Network, task: TaskFile) -> Iterator[Finding]:
     sent = _samples(task.task)[0]
     if subscription is not None and not _selects(subscription, sent):
         seen = f"{network.label(task.source)} does not select them"
-        yield Finding(checks.HEARTBEAT_NOT_TAKEN, network.place(task, "heartbeat"), seen)
+        yield Finding(Checks.HEARTBEAT_NOT_TAKEN, network.place(task, "heartbeat"), seen)
 
 
 def _samples(task: str) -> tuple[Message, Message]:

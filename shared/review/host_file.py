@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.findings import Finding
 from shared.review.network import Network
 from shared.tasks.models import TaskFile
@@ -44,22 +44,22 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
             seen = (
                 f"holds a batch for up to {task.limits.hold}, {host.path} ends functions after {host.function_timeout}"
             )
-            yield Finding(checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
+            yield Finding(Checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
         if task.levers.dispatch == "single":
             yield from _of_single(network, host, task)
     queues = [task for task in network.tasks if _has_poison_queue(network, task)]
     if queues and host.queues_encoding != "none":
         seen = f"is {host.queues_encoding}, and {queues[0].task} takes from a storage queue"
-        yield Finding(checks.HOST_DECODES_QUEUES, f"{host.path}: extensions.queues.messageEncoding", seen)
+        yield Finding(Checks.HOST_DECODES_QUEUES, f"{host.path}: extensions.queues.messageEncoding", seen)
     if queues and host.max_dequeue_count < _FEW_DELIVERIES:
         seen = f"is {host.max_dequeue_count}, and {queues[0].task} takes from a storage queue"
-        yield Finding(checks.POISON_AFTER_FEW, f"{host.path}: extensions.queues.maxDequeueCount", seen)
+        yield Finding(Checks.POISON_AFTER_FEW, f"{host.path}: extensions.queues.maxDequeueCount", seen)
     if host.telemetry_mode.lower() == "opentelemetry":
-        yield Finding(checks.SECOND_TELEMETRY, f"{host.path}: telemetryMode", f"is {host.telemetry_mode}")
+        yield Finding(Checks.SECOND_TELEMETRY, f"{host.path}: telemetryMode", f"is {host.telemetry_mode}")
     if 0 < host.service_bus_prefetch_count < host.max_message_batch_size and any(map(_takes_batches, network.tasks)):
         seen = f"is {host.service_bus_prefetch_count}, maxMessageBatchSize is {host.max_message_batch_size}"
         path = f"{host.path}: extensions.serviceBus.prefetchCount"
-        yield Finding(checks.PREFETCH_BOUNDS_BATCH, path, seen)
+        yield Finding(Checks.PREFETCH_BOUNDS_BATCH, path, seen)
 
 
 def _has_poison_queue(network: Network, task: TaskFile) -> bool:
@@ -88,10 +88,10 @@ def _of_single(network: Network, host: HostFile, task: TaskFile) -> Iterator[Fin
     renewal, calls = host.max_auto_lock_renewal_duration, host.max_concurrent_calls_per_session
     if task.limits.hold + HOLD_MARGIN > renewal:
         seen = f"holds a message for up to {task.limits.hold}, {host.path} renews locks for {renewal}"
-        yield Finding(checks.HOLD_NEAR_RENEWAL, network.place(task, "limits.hold"), seen)
+        yield Finding(Checks.HOLD_NEAR_RENEWAL, network.place(task, "limits.hold"), seen)
     if task.source.sessions and calls > 1:
         seen = f"takes from sessions, {host.path} has {calls} calls per session"
-        yield Finding(checks.CALLS_REORDER_SESSION, network.place(task, "dispatch"), seen)
+        yield Finding(Checks.CALLS_REORDER_SESSION, network.place(task, "dispatch"), seen)
 
 
 def largest_batch(network: Network, host: HostFile) -> str | None:

@@ -9,7 +9,7 @@ several times, and every rule sees the properties that rules and stamps have set
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.edited_facts import is_history
 from shared.review.findings import Finding
 from shared.review.network import Network, mark_keys
@@ -30,7 +30,7 @@ def findings(network: Network) -> Iterator[Finding]:
         yield _finding(network, circle, is_certain=search.verdicts[circle])
     if search.steps > _MOST_STEPS or len(search.verdicts) > _MOST_LOOPS:
         yield Finding(
-            checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks, many of them without loop prevention"
+            Checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks, many of them without loop prevention"
         )
 
 
@@ -111,13 +111,13 @@ class _Search:
 
 def _finding(network: Network, circle: Circle, *, is_certain: bool) -> Finding:
     first = circle[0].task
-    check = checks.ENDLESS_LOOP
+    check = Checks.ENDLESS_LOOP
     if not is_certain:
-        check = checks.POSSIBLE_LOOP
+        check = Checks.POSSIBLE_LOOP
     elif any(edge.is_rejects for edge in circle):
-        check = checks.LOOP_THROUGH_REJECTS
+        check = Checks.LOOP_THROUGH_REJECTS
     elif any(edge.task.source.dead_letter for edge in circle):
-        check = checks.LOOP_THROUGH_DEAD_LETTERS
+        check = Checks.LOOP_THROUGH_DEAD_LETTERS
     way = " → ".join([network.label(first.source), *(network.label(edge.target) for edge in circle)])
     tasks = ", ".join(dict.fromkeys(edge.task.task for edge in circle))
     part = "rejects" if circle[0].is_rejects else f"routes[{circle[0].route}]"
@@ -126,14 +126,14 @@ def _finding(network: Network, circle: Circle, *, is_certain: bool) -> Finding:
 
 def _blinded_guards(network: Network) -> Iterator[Finding]:
     for place, name in _changes_of_history(network):
-        yield Finding(checks.HISTORY_CHANGED, place, f"changes {name}")
+        yield Finding(Checks.HISTORY_CHANGED, place, f"changes {name}")
     aliases: dict[str, str] = {}
     for alias, connection in network.configuration.connections.items():
         other = aliases.setdefault(connection.key, alias)
         sites = network.configuration.site(other), network.configuration.site(alias)
         if sites[0] != sites[1]:
             seen = f"is the same namespace as {other!r}, but site {sites[1]!r} instead of {sites[0]!r}"
-            yield Finding(checks.TWO_NAMES_OF_A_NAMESPACE, f"connections.yaml: {alias}", seen)
+            yield Finding(Checks.TWO_NAMES_OF_A_NAMESPACE, f"connections.yaml: {alias}", seen)
 
 
 def _changes_of_history(network: Network) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,7 @@ entity that only the second run reaches is cut off by loop prevention or by a ma
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from shared.review import checks
-from shared.review.checks import Check
+from shared.review.checks import Check, Checks
 from shared.review.findings import Finding
 from shared.review.known_properties import Unknown
 from shared.review.network import Network, compact
@@ -51,7 +50,7 @@ def findings(network: Network) -> Iterator[Finding]:
     yield from _arrivals(network)
     if not is_complete:
         yield Finding(
-            checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more paths than the check can follow"
+            Checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more paths than the check can follow"
         )
 
 
@@ -86,22 +85,22 @@ def _key(passage: Passage, *, unhindered: bool) -> object:
 def _check_of(origin: Node, stop: Stop, reached: dict[Node, set[Node]]) -> Check | None:
     match stop.cause:
         case "site":
-            return checks.GUARD_WITHHOLDS
+            return Checks.GUARD_WITHHOLDS
         case "hops":
-            return checks.HOPS_TOO_FEW
+            return Checks.HOPS_TOO_FEW
         case "mark":
-            return checks.ONE_BIT_MARK if origin in reached.get(stop.node, ()) else checks.MARK_ENDS_CHAIN
+            return Checks.ONE_BIT_MARK if origin in reached.get(stop.node, ()) else Checks.MARK_ENDS_CHAIN
         case _:
             return None
 
 
 def _finding_of(network: Network, stop: Stop, check: Check) -> Finding:
     task, target = stop.edge.task, network.label(stop.edge.target)
-    if check is checks.GUARD_WITHHOLDS:
+    if check is Checks.GUARD_WITHHOLDS:
         site = network.configuration.site(stop.edge.target.connection)
         seen = f"messages from {stop.passage} are not sent to {target}: they have already been at {site}"
         return Finding(check, network.place(task, "loop_prevention"), seen)
-    if check is checks.HOPS_TOO_FEW:
+    if check is Checks.HOPS_TOO_FEW:
         hop = len(stop.passage.path) + 1
         seen = f"messages from {stop.passage} are not sent to {target}: that would be hop {hop}"
         return Finding(check, network.place(task, "loop_prevention.max_hops"), seen)
@@ -123,7 +122,7 @@ def _arrivals(network: Network) -> Iterator[Finding]:
             if len(passages) > 1 and node not in reported and not _detects_duplicates(network, passages[0]):
                 reported.add(node)
                 seen = f"every message reaches {passages[0].way[-1]} twice: through {passages[0]} and {passages[1]}"
-                yield Finding(checks.ARRIVES_TWICE, network.place(origin, "routes"), seen)
+                yield Finding(Checks.ARRIVES_TWICE, network.place(origin, "routes"), seen)
 
 
 def _plain_message(network: Network, origin: TaskFile) -> Iterator[Passage]:

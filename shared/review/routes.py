@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.transcode import TranscodeStep
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.findings import Finding
 from shared.review.known_properties import MESSAGE_ID, Facts, assigned, satisfied, unsatisfied
 from shared.review.network import Network
@@ -25,7 +25,7 @@ def findings(network: Network) -> Iterator[Finding]:
         for index, route in enumerate(task.routes):
             if isinstance(assigned(route.action).get(MESSAGE_ID), NewId):
                 place = network.place(task, f"routes[{index}].action")
-                yield Finding(checks.RANDOM_ID, place, "sets sys.MessageId to newid()")
+                yield Finding(Checks.RANDOM_ID, place, "sets sys.MessageId to newid()")
 
 
 def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
         place = network.place(task, f"routes[{index}]")
         if not remaining:
             labels = " and ".join(network.label(target) for target in route.targets)
-            yield Finding(checks.UNREACHABLE_ROUTE, place, f"{labels} gets no messages")
+            yield Finding(Checks.UNREACHABLE_ROUTE, place, f"{labels} gets no messages")
             continue
         if route.when is None:
             remaining = []
@@ -45,17 +45,17 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
         hiding = next((number for number, each in earlier if _implies(condition, each)), None)
         if hiding is not None:
             seen = f"routes[{hiding}] takes every message that satisfies {route.when}"
-            yield Finding(checks.UNREACHABLE_ROUTE, place, seen)
+            yield Finding(Checks.UNREACHABLE_ROUTE, place, seen)
         elif not any(satisfied(condition, facts) for facts in remaining):
             yield Finding(
-                checks.UNREACHABLE_ROUTE, f"{place}.when", f"no message that reaches this route satisfies {route.when}"
+                Checks.UNREACHABLE_ROUTE, f"{place}.when", f"no message that reaches this route satisfies {route.when}"
             )
         earlier.append((index, condition))
         left = [each for facts in remaining for each in unsatisfied(condition, facts)]
         remaining = left if len(left) <= _MOST_ALTERNATIVES else [Facts()]
     if remaining:
         seen = "every route has a condition, and a message that satisfies none is dropped"
-        yield Finding(checks.UNROUTED_MESSAGES, network.place(task, "routes"), seen)
+        yield Finding(Checks.UNROUTED_MESSAGES, network.place(task, "routes"), seen)
 
 
 def _implies(condition: Predicate, earlier: Predicate) -> bool:
@@ -89,18 +89,18 @@ def _order(network: Network, task: TaskFile, end: Target, place: str) -> Iterato
     takers = [] if queue is None else [queue.requires_session]
     takers += [] if topic is None else [subscription.requires_session for subscription in topic.subscriptions]
     if any(takers):
-        yield Finding(checks.BINDING_WITHOUT_SESSION, f"{place}.target", f"{target} requires sessions")
+        yield Finding(Checks.BINDING_WITHOUT_SESSION, f"{place}.target", f"{target} requires sessions")
     has_keys = any(step.verb() == "partition" for step in task.editors)
     if task.source.sessions or task.source.hub is not None or has_keys:
         seen = f"{network.label(task.source)} has an order, and the binding to {target} keeps none"
-        yield Finding(checks.BINDING_WITHOUT_ORDER, f"{place}.via", seen)
+        yield Finding(Checks.BINDING_WITHOUT_ORDER, f"{place}.via", seen)
 
 
 def _results(task: TaskFile, target: str, place: str) -> Iterator[Finding]:
     for number, step in enumerate(task.editors):
         if step.verb() in _NEEDS_RESULT or (isinstance(step, ClaimRestoreStep) and step.options.delete):
             seen = f"editors[{number}].{step.verb()} never learns what the binding to {target} has sent"
-            yield Finding(checks.BINDING_WITHOUT_RESULT, f"{place}.via", seen)
+            yield Finding(Checks.BINDING_WITHOUT_RESULT, f"{place}.via", seen)
 
 
 def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterat
     for number, step in enumerate(task.editors):
         if step.verb() in _BINARY or (step.verb() == "transcode" and not _writes_text(step)):
             seen = f"editors[{number}].{step.verb()} creates bodies that are not text"
-            yield Finding(checks.BINARY_BODY, f"{place}.body_only", seen)
+            yield Finding(Checks.BINARY_BODY, f"{place}.body_only", seen)
     needs = []
     if task.ttl != "keep":
         needs.append("`ttl` of this task sets a time to live")
@@ -121,7 +121,7 @@ def _bodies(network: Network, task: TaskFile, end: Target, place: str) -> Iterat
         if reader.source.rule is not None or any(route.when is not None for route in reader.routes):
             needs.append(f"a rule of {reader.task} may read properties")
     for need in needs:
-        yield Finding(checks.BODY_LOSES_PROPERTIES, f"{place}.body_only", need)
+        yield Finding(Checks.BODY_LOSES_PROPERTIES, f"{place}.body_only", need)
 
 
 def _writes_text(step: object) -> bool:
@@ -136,4 +136,4 @@ def _envelopes(network: Network, task: TaskFile) -> Iterator[Finding]:
             what = "envelopes" if is_envelope else "messages"
             place, taken = network.label(branch.target), task.source.form
             seen = f"{sender.task} sends {what} to {place}, and this task takes each as {taken}"
-            yield Finding(checks.ENVELOPE_NOT_OPENED, network.place(task, "source.from"), seen)
+            yield Finding(Checks.ENVELOPE_NOT_OPENED, network.place(task, "source.from"), seen)

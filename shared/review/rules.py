@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from shared.amqp.values import Value
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.findings import Finding
 from shared.review.known_properties import Facts, Key, assigned, key_of, satisfied
 from shared.review.network import Network, mark_keys
@@ -34,7 +34,7 @@ def findings(network: Network) -> Iterator[Finding]:
         for index, editor in enumerate(task.editors):
             if isinstance(editor, FilterStep) and not satisfied(parse_filter(editor.rule).condition, Facts()):
                 place = network.place(task, f"editors[{index}].filter")
-                yield Finding(checks.FILTER_WITHHOLDS_ALL, place, f"no message satisfies {editor.rule}")
+                yield Finding(Checks.FILTER_WITHHOLDS_ALL, place, f"no message satisfies {editor.rule}")
         yield from _deployed(network, task)
     yield from _types(network)
 
@@ -44,7 +44,7 @@ def _quoted(network: Network, task: TaskFile) -> Iterator[Finding]:
         for name in quoted_values(text):
             literal = "'{}'".format(name.replace("'", "''"))
             seen = f'"{name}" is the property named {name}; as text it is {literal}'
-            yield Finding(checks.DOUBLE_QUOTED_TEXT, network.place(task, path), seen)
+            yield Finding(Checks.DOUBLE_QUOTED_TEXT, network.place(task, path), seen)
 
 
 def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
         return
     place = network.place(task, "source.rule.filter")
     if not _selects(task, frozenset()):
-        yield Finding(checks.RULE_NEVER_TRUE, place, f"no message satisfies {rule.filter}")
+        yield Finding(Checks.RULE_NEVER_TRUE, place, f"no message satisfies {rule.filter}")
         return
     own = dict(_constants(rule.action))
     compared = list(_comparisons(parse_filter(rule.filter).condition))
@@ -62,7 +62,7 @@ def _source_findings(network: Network, task: TaskFile) -> Iterator[Finding]:
         is_mark = all(value == mark for each, value in compared if each == key)
         if is_mark and not _selects(task, frozenset([key])) and not _is_given(network, key):
             seen = f"{rule.filter} is not true of messages without {key[1]}, and nothing sets it before this rule"
-            yield Finding(checks.RULE_NEEDS_ITS_MARK, place, seen)
+            yield Finding(Checks.RULE_NEEDS_ITS_MARK, place, seen)
 
 
 def _selects(task: TaskFile, absent: frozenset[Key]) -> bool:
@@ -92,7 +92,7 @@ def _deployed(network: Network, task: TaskFile) -> Iterator[Finding]:
     is_doubled = catch_all is not None and acting is not None
     if is_doubled:
         seen = f"{source.subscription} has {catch_all}, which selects everything, beside {acting} with an action"
-        yield Finding(checks.DEFAULT_BESIDE_ACTION, place, seen)
+        yield Finding(Checks.DEFAULT_BESIDE_ACTION, place, seen)
     if source.rule is None:
         return
     rule = source_rule(task) or source.rule
@@ -101,7 +101,7 @@ def _deployed(network: Network, task: TaskFile) -> Iterator[Finding]:
     found = [_as_text(rule.filter, rule.action) for rule in rules]
     if found != [declared] and not (is_doubled and declared in found):
         seen = f"{source.subscription} has {' and '.join(found) or 'no rule'}, the task declares {declared}"
-        yield Finding(checks.RULE_NOT_DEPLOYED, network.place(task, "source.rule"), seen)
+        yield Finding(Checks.RULE_NOT_DEPLOYED, network.place(task, "source.rule"), seen)
 
 
 def _is_catch_all(rule: Filter) -> bool:
@@ -132,7 +132,7 @@ def _types(network: Network) -> Iterator[Finding]:
                 values = given.get(key, [])
                 if values and value.payload is not None and all(compare("=", each, value) is None for each in values):
                     seen = f"compares {key[1]} with {Literal(value)}, and actions set it to {Literal(values[0])}"
-                    yield Finding(checks.MARK_OF_ANOTHER_TYPE, network.place(task, path), seen)
+                    yield Finding(Checks.MARK_OF_ANOTHER_TYPE, network.place(task, path), seen)
 
 
 def _constants(action: str | None) -> Iterator[tuple[Key, Value]]:

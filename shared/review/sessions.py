@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from shared.editors.chain import ChainStep
 from shared.editors.verify_chain import VerifyChainStep
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.edited_facts import after_editor, filter_of
 from shared.review.findings import Finding
 from shared.review.known_properties import PARTITION_KEY, SESSION_ID, Facts, Unknown, assigned, satisfied, unsatisfied
@@ -22,14 +22,14 @@ def findings(network: Network) -> Iterator[Finding]:
         if deliverer is not None and not source.dead_letter and deliverer.requires_session != source.sessions:
             has = "requires" if deliverer.requires_session else "does not require"
             seen = f"{network.label(source)} {has} sessions, the task says `sessions: {str(source.sessions).lower()}`"
-            yield Finding(checks.SESSIONS_MISMATCH, network.place(task, "source.sessions"), seen)
+            yield Finding(Checks.SESSIONS_MISMATCH, network.place(task, "source.sessions"), seen)
         for branch in task.branches():
             route, label = branch.route, network.label(branch.target)
             required = _required(network, branch.target)
             place = network.place(task, branch.path)
             if source.sessions and required == {False}:
                 seen = f"nothing at {label} requires the sessions of {network.label(source)}"
-                yield Finding(checks.ORDER_LOST, place, seen)
+                yield Finding(Checks.ORDER_LOST, place, seen)
             elif not source.sessions and True in required and SESSION_ID not in assigned(route.action):
                 # A dead-letter sub-queue has no sessions, but dead letters of an entity with sessions have session ids.
                 if source.dead_letter and deliverer is not None and deliverer.requires_session:
@@ -37,9 +37,9 @@ def findings(network: Network) -> Iterator[Finding]:
                 if not _takes_without_session(task, branch.number):
                     continue
                 seen = f"{label} requires sessions, {network.label(source)} does not"
-                yield Finding(checks.SESSION_ID_MISSING, place, seen)
+                yield Finding(Checks.SESSION_ID_MISSING, place, seen)
         for path, seen in _needs_of_order(network, task):
-            yield Finding(checks.ORDER_WITHOUT_SESSIONS, network.place(task, path), seen)
+            yield Finding(Checks.ORDER_WITHOUT_SESSIONS, network.place(task, path), seen)
         yield from _rejects(network, task)
 
 
@@ -65,7 +65,7 @@ def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
         queue = network.queue(task.rejects)
         if queue is not None and queue.requires_session:
             seen = f"{network.label(task.rejects)} requires sessions"
-            yield Finding(checks.REJECTS_NEED_SESSION, network.place(task, "rejects"), seen)
+            yield Finding(Checks.REJECTS_NEED_SESSION, network.place(task, "rejects"), seen)
 
 
 def _required(network: Network, target: Target) -> set[bool]:

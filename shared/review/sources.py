@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from shared.review import checks
+from shared.review.checks import Checks
 from shared.review.findings import Finding
 from shared.review.network import Network
 from shared.tasks.models import TaskFile
@@ -25,7 +25,7 @@ def findings(network: Network) -> Iterator[Finding]:
         by_host = task.source.hub is not None and task.source.reader == "host"
         if by_host and task.source.binary_properties is not False:
             yield Finding(
-                checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
+                Checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
             )
 
 
@@ -38,14 +38,14 @@ def _competitors(network: Network) -> Iterator[Finding]:
         other = readers.setdefault(key, task)
         if other is not task:
             seen = f"{other.task!r} also receives from {network.label(source)}"
-            yield Finding(checks.COMPETING_TASKS, network.place(task, "source"), seen)
+            yield Finding(Checks.COMPETING_TASKS, network.place(task, "source"), seen)
 
 
 def _missing(network: Network, place: str, end: Source | Target) -> Iterator[Finding]:
     missing = None if network.namespace(end) is None else _missing_part(network, end)
     if missing is not None:
         seen = f"{network.configuration.site(end.connection)} has no {missing}"
-        yield Finding(checks.ENTITY_MISSING, place, seen)
+        yield Finding(Checks.ENTITY_MISSING, place, seen)
 
 
 def _missing_part(network: Network, end: Source | Target) -> str | None:
@@ -76,20 +76,20 @@ def _partitions(network: Network, task: TaskFile) -> Iterator[Finding]:
     for named in task.source.partitions or ():
         if source_count is not None and named >= source_count:
             seen = f"names partition {named}, {network.label(task.source)} has {source_count}, from 0"
-            yield Finding(checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
+            yield Finding(Checks.PARTITION_MISSING, network.place(task, "source.partitions"), seen)
     for path, target in task.ends():
         target_count, partition = _partition_count(network, target), target.partition
         if target_count is None:
             continue
         if partition == "keep" and source_count is not None and source_count > target_count:
             seen = f"keeps the partition of {source_count} at the source, {network.label(target)} has {target_count}"
-            yield Finding(checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
+            yield Finding(Checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
         elif partition == "keep" and source_count is not None and source_count < target_count:
             seen = f"keeps the partition of {source_count} at the source, {network.label(target)} has {target_count}"
-            yield Finding(checks.PARTITION_COUNTS, network.place(task, f"{path}.partition"), seen)
+            yield Finding(Checks.PARTITION_COUNTS_DIFFER, network.place(task, f"{path}.partition"), seen)
         elif isinstance(partition, int) and partition >= target_count:
             seen = f"names partition {partition}, {network.label(target)} has {target_count}, from 0"
-            yield Finding(checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
+            yield Finding(Checks.PARTITION_MISSING, network.place(task, f"{path}.partition"), seen)
 
 
 def _partition_count(network: Network, end: Source | Target) -> int | None:
@@ -105,7 +105,7 @@ def _forwarding(network: Network, task: TaskFile) -> Iterator[Finding]:
     forwards_to = deliverer.forward_dead_lettered_messages_to if source.dead_letter else deliverer.forward_to
     if forwards_to is not None:
         seen = f"{network.label(source)} forwards to {forwards_to}"
-        yield Finding(checks.SOURCE_FORWARDS, network.place(task, "source"), seen)
+        yield Finding(Checks.SOURCE_FORWARDS, network.place(task, "source"), seen)
 
 
 def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
@@ -113,14 +113,14 @@ def _rejects(network: Network, task: TaskFile) -> Iterator[Finding]:
         seen = f"rejected messages go to the dead-letter queue of {network.label(task.source)}"
         if task.fans_out:
             seen += "; one that a single target refuses is resent to all of them"
-        yield Finding(checks.MISSING_REJECTS, network.place(task), seen)
+        yield Finding(Checks.MISSING_REJECTS, network.place(task), seen)
         return
     taker = network.taker(task.rejects)
     if taker is not None and taker.requires_duplicate_detection:
         seen = f"{network.label(task.rejects)} detects duplicates"
-        yield Finding(checks.REJECTS_DETECT_DUPLICATES, network.place(task, "rejects"), seen)
+        yield Finding(Checks.REJECTS_DETECT_DUPLICATES, network.place(task, "rejects"), seen)
     node = network.target_node(task.rejects)
     for branch in task.branches():
         if network.target_node(branch.target) == node:
             seen = f"is also the target of routes[{branch.number}]"
-            yield Finding(checks.REJECTS_AMONG_COPIES, network.place(task, "rejects"), seen)
+            yield Finding(Checks.REJECTS_AMONG_COPIES, network.place(task, "rejects"), seen)
