@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import lru_cache
 from io import BytesIO
 from itertools import pairwise
+from typing import override
 
 import fastavro
 from fastavro.read import LOGICAL_READERS
@@ -134,10 +135,17 @@ class RawAvro(Avro):
 
     def __init__(self, schema: AvroSchema, schema_id: str | None = None) -> None:
         """Read and write by *schema*, which has *schema_id* in a registry."""
+        self._schema_id = schema_id
         if schema_id is not None:
             self.media_type = f"{_WITH_ID}{schema_id}"
         self.read: Callable[[bytes], Plain] = schema.read
         self.write: Callable[[Plain], bytes] = schema.write
+
+    @override
+    def claims(self, media_type: str) -> bool:
+        """Return what other forms return; raises MessageRejected as `check_schema_id`."""
+        check_schema_id(media_type, self._schema_id)
+        return super().claims(media_type)
 
 
 class SingleObject(Avro):

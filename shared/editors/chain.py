@@ -8,13 +8,15 @@ The chain editor: each message of a sequence gets a signed link with its number 
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from shared.editors.options import Stateless, Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, attach, covers
-from shared.editors.protection.key_names import KeyId, KeyName, check_key
+from shared.editors.protection.jws import SigningKey
+from shared.editors.protection.key_names import KeyId, KeyName
+from shared.editors.protection.keys import KeyRings
 from shared.editors.protection.links import (
     LINK,
     Link,
@@ -32,10 +34,6 @@ from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
 from shared.protocols import BatchEditor, EditedTogether
 from shared.time_limit import TimeLimit
-
-if TYPE_CHECKING:
-    from shared.editors.protection.jws import SigningKey
-    from shared.editors.protection.keys import KeyRings, PerRing
 
 # The partition and the entity are in the link only: a message does not have them.
 _DEFINING = {"session": "sys.SessionId", "partition_key": "sys.PartitionKey"}
@@ -85,17 +83,7 @@ class ChainStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "chain.key", self.options.key)
-        documents = self.options.store.open_documents(task, "chain.store")
-        rings = KeyRings(self.options.key, task)
-        return Chain(
-            self.options,
-            rings,
-            Sequences(documents, f"chain/{task.name}", _REMEMBERED_SEQUENCES),
-            TimeLimit(task.edit_seconds),
-        )
+        return Chain(self.options, task)
 
 
 class _Place(NamedTuple):
@@ -110,21 +98,20 @@ class Chain(Stateless):
 
     name = "chain"
 
-    def __init__(self, options: ChainOptions, rings: "KeyRings", sequences: Sequences, time_limit: TimeLimit) -> None:
-        """Sign with the newest key of *rings*, or a named one."""
-        from shared.editors.protection.jws import signing_keys  # noqa: PLC0415 - see above
-
-        self._rings = rings
-        self._key: PerRing[SigningKey] = signing_keys(options.kid)
+    def __init__(self, options: ChainOptions, task: TaskFacts) -> None:
+        """Sign with the newest key of a secret, or a named one."""
+        self._rings = KeyRings(options.key, task, "chain.key")
+        self._kid = options.kid
         self._names = _bound(options)
         self._sequence_of = _sequence_of(options.sequence)
-        self._sequences = sequences
-        self._time_limit = time_limit
+        documents = options.store.open_documents(task, "chain.store")
+        self._sequences = Sequences(documents, f"chain/{task.name}", _REMEMBERED_SEQUENCES)
+        self._time_limit = TimeLimit(task.edit_seconds)
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message with its link, or rejected; raises if the keys or the store are unavailable."""
         ring = await self._rings.ring(timeout_seconds=timeout_seconds)
-        key = self._key.of(ring)
+        key = ring.once(SigningKey, self._kid)
         results: list[EditedTogether] = [()] * len(messages)
         places: dict[int, tuple[str, _Place]] = {}
         identified = iter(identities(messages))
@@ -177,7 +164,7 @@ class Chain(Stateless):
         return payload
 
 
-def _sign(message: Message, key: "SigningKey", link: bytes) -> Message:
+def _sign(message: Message, key: SigningKey, link: bytes) -> Message:
     # A copy, because the batch may be edited again with the original messages.
     signed = message.copy()
     attach(signed, LINK, key.statement(link))

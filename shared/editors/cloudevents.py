@@ -12,7 +12,7 @@ from shared.amqp.values import Described, Value, boolean, long, string
 from shared.codecs import cloudevents as codec
 from shared.codecs.cloudevents import Attribute, Event
 from shared.editors.content.body import content_of, labelled_content_of
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.metadata import deterministic_id
@@ -55,7 +55,7 @@ class CloudEventsOptions(Strict):
         return self
 
 
-class CloudEventsStep(Step):
+class CloudEventsStep(MessageStep):
     """Converts messages to CloudEvents 1.0, from one mode to the other, or back to plain messages."""
 
     keeps_properties: ClassVar[bool] = True
@@ -66,58 +66,46 @@ class CloudEventsStep(Step):
         """Return the properties of an event's attributes, with either separator."""
         return frozenset(f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES)
 
-    def editor(self, _: TaskFacts, /) -> "CloudEvents":
-        """Return the editor with these options."""
-        return CloudEvents(self.options)
-
-
-class CloudEvents:
-    """
-    Converts messages to CloudEvents 1.0 and back.
-
-    A message is already an event if its content type begins with application/cloudevents, or if it has the property
-    cloudEvents_specversion or cloudEvents:specversion; it keeps its attributes. For another message, id, source, type,
-    subject, time (when it was enqueued) and datacontenttype come from the message and the options.
-
-    What common producers send is read, and written as the specification says: a source beyond ASCII is percent-encoded,
-    empty attributes and a dataschema without a scheme (`#`, of Event Grid) are left out, numbers beyond 32 bits become
-    text, and names small letters.
-
-    JSON data is in a structured event as it is, text (text/*, XML) as a string, other data as Base64, also without a
-    content type. Batches of events, and formats other than JSON, are rejected.
-
-    Source: CloudEvents 1.0.2, AMQP Protocol Binding.
-    """
-
-    name = "cloudevents"
-
-    def __init__(self, options: CloudEventsOptions) -> None:
-        """Convert to the mode of *options*."""
-        self._to = options.to
-        self._prefix = f"cloudEvents{options.separator}"
-        self._options = options
-
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; raises MessageRejected for an invalid event, or if it cannot become one."""
+        """
+        Return the message; raises MessageRejected for an invalid event, or if it cannot become one.
+
+        A message is already an event if its content type begins with application/cloudevents, or if it has the property
+        cloudEvents_specversion or cloudEvents:specversion; it keeps its attributes. For another message, id, source,
+        type, subject, time (when it was enqueued) and datacontenttype come from the message and the options.
+
+        What common producers send is read, and written as the specification says: a source beyond ASCII is
+        percent-encoded, empty attributes and a dataschema without a scheme (`#`, of Event Grid) are left out, numbers
+        beyond 32 bits become text, and names small letters.
+
+        JSON data is in a structured event as it is, text (text/*, XML) as a string, other data as Base64, also without
+        a content type. Batches of events, and formats other than JSON, are rejected.
+
+        Source: CloudEvents 1.0.2, AMQP Protocol Binding.
+        """
+        to = self.options.to
         media_type = (message.content_type or "").partition(";")[0].strip().lower()
         properties = dict(_event_properties(message))
         if media_type.startswith(codec.ANY_FORMAT):
             event = self._structured(message, media_type)
         elif any(f"{prefix}specversion" in properties for prefix in _PREFIXES):
             event = self._binary(message, properties)
-        elif self._to == "plain":
+        elif to == "plain":
             return (message,)
         else:
             event = self._create(message)
         changes: dict[str, Value | None] = dict.fromkeys(properties)
         attributes = dict(event.attributes)
-        if self._to == "structured":
+        if to == "structured":
             message.body = codec.write(event)
             message.content_type = f"{codec.MEDIA_TYPE}; charset=utf-8"
         else:
             content_type = attributes.pop("datacontenttype", None)
-            if self._to == "binary":
-                changes |= {f"{self._prefix}{name}": _value(attribute) for name, attribute in attributes.items()}
+            if to == "binary":
+                changes |= {
+                    f"cloudEvents{self.options.separator}{name}": _value(attribute)
+                    for name, attribute in attributes.items()
+                }
             if event.data is not None:
                 message.body = event.data
             elif media_type.startswith(codec.ANY_FORMAT):
@@ -150,7 +138,7 @@ class CloudEvents:
         return self._checked(message, codec.received(attributes))
 
     def _create(self, message: Message) -> Event:
-        options, arrival = self._options, message.arrival
+        options, arrival = self.options, message.arrival
         kind = options.type or message.subject
         if kind is None:
             raise MessageRejected(codec.INVALID, "event would have no type: the message has no subject")

@@ -1,13 +1,14 @@
 """The compress editor: smaller bodies."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from shared.codecs.compression import Encoding, compressor
 from shared.editors.content.body import content_of
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.message.message import Message
 
 # Lowest, highest and default level. At its default, each takes about as long as gzip.
@@ -35,39 +36,27 @@ class CompressOptions(Strict):
         return self
 
 
-class CompressStep(Step):
+class CompressStep(MessageStep):
     """Compresses the body, and appends the encoding to the property content-encoding."""
 
     keeps_properties: ClassVar[bool] = True
     options: CompressOptions = Field(alias="compress")
 
-    def editor(self, _: TaskFacts, /) -> "Compress":
-        """Return the editor with these options."""
+    @cached_property
+    def _compress(self) -> Callable[[bytes], bytes]:
         options = self.options
-        level = _LEVELS[options.encoding][2] if options.level is None else options.level
-        return Compress(compressor(options.encoding, level), CODINGS[options.encoding], options.min_size)
-
-
-class Compress:
-    """
-    Compresses a body of data sections (joined), or of a value that is a string or binary, to one data section.
-
-    The content type stays. An existing content encoding stays as the first of two, as in HTTP (RFC 9110, section 8.4).
-    """
-
-    name = "compress"
-
-    def __init__(self, compress: Callable[[bytes], bytes], coding: str, min_size: int) -> None:
-        """Compress bodies of *min_size* bytes and more."""
-        self._compress = compress
-        self._coding = coding
-        self._min_size = min_size
+        return compressor(options.encoding, _LEVELS[options.encoding][2] if options.level is None else options.level)
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; raises MessageRejected if its body cannot be compressed."""
+        """
+        Return the message with one data section; raises MessageRejected if its body cannot be compressed.
+
+        The content type stays. An existing content encoding stays as the first of two, as in HTTP (RFC 9110, section
+        8.4).
+        """
         content = content_of(message)
-        if len(content) >= self._min_size:
+        if len(content) >= self.options.min_size:
             message.body = self._compress(content)
-            before = message.content_encoding
-            message.content_encoding = f"{before}, {self._coding}" if before else self._coding
+            before, coding = message.content_encoding, CODINGS[self.options.encoding]
+            message.content_encoding = f"{before}, {coding}" if before else coding
         return (message,)

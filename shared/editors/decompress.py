@@ -1,6 +1,7 @@
 """The decompress editor: restores compressed bodies."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -8,7 +9,7 @@ from pydantic import Field, model_validator
 from shared.codecs.compression import Encoding, Limits, decompressor
 from shared.editors.compress import CODINGS
 from shared.editors.content.body import content_of
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
@@ -38,44 +39,24 @@ class DecompressOptions(Strict):
         return self
 
 
-class DecompressStep(Step):
+class DecompressStep(MessageStep):
     """Decompresses the body by its last content encoding, and removes that from the property content-encoding."""
 
     keeps_properties: ClassVar[bool] = True
     options: DecompressOptions = Field(alias="decompress")
 
-    def editor(self, _: TaskFacts, /) -> "Decompress":
-        """Return the editor with these options."""
-        options = self.options
-        limits = Limits(options.max_size, options.max_ratio)
-        decompressors = {encoding: decompressor(encoding, limits) for encoding in CODINGS}
-        return Decompress(decompressors, options.encoding, passes_others=options.uncompressed == "pass")
-
-
-class Decompress:
-    """
-    Removes the last encoding in the property content-encoding; the body becomes one data section.
-
-    A body is rejected if it is not of this encoding, is cut off, has other bytes after its end, or becomes too large.
-    Consecutive members of gzip, and frames of zstd, are one body, as their specifications say.
-    """
-
-    name = "decompress"
-
-    def __init__(
-        self,
-        decompressors: Mapping[Encoding, Callable[[bytes], bytes]],
-        expected: Encoding | None,
-        *,
-        passes_others: bool,
-    ) -> None:
-        """Use *expected* for messages without a content encoding."""
-        self._decompressors = decompressors
-        self._expected = expected
-        self._passes_others = passes_others
+    @cached_property
+    def _decompressors(self) -> Mapping[Encoding, Callable[[bytes], bytes]]:
+        limits = Limits(self.options.max_size, self.options.max_ratio)
+        return {encoding: decompressor(encoding, limits) for encoding in CODINGS}
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message; raises MessageRejected if its body is not compressed as declared."""
+        """
+        Return the message with one data section; raises MessageRejected if its body is not compressed as declared.
+
+        A body is rejected if it is not of this encoding, is cut off, has other bytes after its end, or becomes too
+        large. Consecutive members of gzip, and frames of zstd, are one body, as their specifications say.
+        """
         before, _, last = (message.content_encoding or "").rpartition(",")
         said = _ENCODINGS.get(last.strip().lower())
         content = self._content(message, said)
@@ -87,18 +68,18 @@ class Decompress:
 
     def _content(self, message: Message, said: Encoding | None) -> bytes | None:
         """Return the decompressed body, None if it stays as it is."""
-        expected = self._expected
+        expected, passes_others = self.options.encoding, self.options.uncompressed == "pass"
         if said is not None and expected is not None and said != expected:
             raise MessageRejected(
                 "WrongEncoding", f"the content encoding is {CODINGS[said]}, expected {CODINGS[expected]}"
             )
         encoding = said or expected
         if encoding is None:
-            if self._passes_others:
+            if passes_others:
                 return None
             known = ", ".join(CODINGS.values())
             raise MessageRejected("NotCompressed", f"the content encoding names no compression, expected {known}")
         content = content_of(message)
-        if said is None and self._passes_others and not content.startswith(_BEGINNINGS[encoding]):
+        if said is None and passes_others and not content.startswith(_BEGINNINGS[encoding]):
             return None
         return self._decompressors[encoding](content)

@@ -1,14 +1,17 @@
 """The decrypt editor: encrypted bodies and fields become readable."""
 
+from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from shared.editors.content.json_fields import FieldPaths, Fields
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import Strict, TaskFacts
 from shared.editors.protection.bound_properties import BoundNames
-from shared.editors.protection.key_names import KeyName, keyed
-from shared.protocols import BatchEditor
+from shared.editors.protection.key_names import KeyName
+from shared.editors.protection.keys import KeyedStep, KeyRing
+from shared.editors.protection.sealing import Opener
+from shared.message.message import Message
 
 
 class DecryptOptions(Strict):
@@ -33,7 +36,7 @@ class DecryptOptions(Strict):
         return self
 
 
-class DecryptStep(Step):
+class DecryptStep(KeyedStep):
     """
     Decrypts JSON Web Encryption (RFC 7516) from `encrypt` or any other software.
 
@@ -41,16 +44,15 @@ class DecryptStep(Step):
     names an unknown key, the secret is read again first.
     """
 
-    keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
-
     options: DecryptOptions = Field(alias="decrypt")
 
-    def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor with these options."""
-        from shared.editors.protection.sealing import Opener  # noqa: PLC0415 - only tasks with keys load the library
-
+    @cached_property
+    def _opener(self) -> Opener:
         options = self.options
         fields = Fields(options.fields, optional=options.missing_fields == "pass") if options.fields else None
-        opener = Opener(fields, options.bind or (), needs_path=options.without_path == "reject")
-        return keyed(task, "decrypt", options.key, opener.edit)
+        return Opener(fields, options.bind or (), needs_path=options.without_path == "reject")
+
+    def edit(self, message: Message, ring: KeyRing, _: TaskFacts) -> Message:
+        """Return *message* decrypted."""
+        return self._opener.edit(message, ring)

@@ -1,13 +1,16 @@
 """The encrypt editor: bodies and fields that only the holder of a key can read."""
 
+from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from shared.editors.content.json_fields import FieldPaths, Fields
-from shared.editors.options import Step, TaskFacts
-from shared.editors.protection.key_names import SealingOptions, keyed
-from shared.protocols import BatchEditor
+from shared.editors.options import TaskFacts
+from shared.editors.protection.key_names import SealingOptions
+from shared.editors.protection.keys import KeyedStep, KeyRing
+from shared.editors.protection.sealing import Sealer
+from shared.message.message import Message
 
 
 class EncryptOptions(SealingOptions):
@@ -29,7 +32,7 @@ class EncryptOptions(SealingOptions):
         return self
 
 
-class EncryptStep(Step):
+class EncryptStep(KeyedStep):
     """
     Encrypts the body, or fields of a JSON body, as JSON Web Encryption (RFC 7516) with a named key.
 
@@ -37,16 +40,15 @@ class EncryptStep(Step):
     body with encrypted fields stays JSON: each field becomes a string.
     """
 
-    keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
-
     options: EncryptOptions = Field(alias="encrypt")
 
-    def editor(self, task: TaskFacts, /) -> BatchEditor:
-        """Return the editor with these options."""
-        from shared.editors.protection.sealing import Sealer  # noqa: PLC0415 - only tasks with keys load the library
-
+    @cached_property
+    def _sealer(self) -> Sealer:
         options = self.options
         fields = Fields(options.fields, optional=options.missing_fields == "pass") if options.fields else None
-        sealer = Sealer(options, fields, as_json=options.serialization == "json")
-        return keyed(task, "encrypt", options.key, sealer.edit)
+        return Sealer(options, fields, as_json=options.serialization == "json")
+
+    def edit(self, message: Message, ring: KeyRing, _: TaskFacts) -> Message:
+        """Return *message* encrypted."""
+        return self._sealer.edit(message, ring)

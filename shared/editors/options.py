@@ -8,9 +8,10 @@ The step's only field has the editor's verb as its alias. `shared.tasks.steps.ST
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
@@ -18,7 +19,8 @@ from shared.clock import Clock
 from shared.durations import written
 from shared.errors import ConfigError
 from shared.message.arrival import Arrival, Origin
-from shared.protocols import BatchEditor, Editor, Outcome, Secrets
+from shared.message.message import Message
+from shared.protocols import BatchEditor, Editor, Outcome, Secrets, Withheld
 from shared.rules import SYSTEM_PROPERTIES, Action, SqlFilter, parse_action, parse_filter, unknown_system_properties
 from shared.time_limit import DEFAULT_SECONDS
 
@@ -90,9 +92,36 @@ class Step(Strict, ABC):
         # Options may be mappings, and tasks, which hold steps, are keys.
         return hash(type(self))
 
+    def prepare(self) -> None:
+        """Make what depends on the options alone, so that the first message does not wait for it."""
+        for name, each in vars(type(self)).items():
+            if isinstance(each, cached_property):
+                getattr(self, name)
+
     @abstractmethod
     def editor(self, task: TaskFacts, /) -> Editor | BatchEditor:
         """Return the editor with these options; raises ConfigError for missing or invalid app settings."""
+
+
+@dataclass
+class MessageEditor:
+    """An editor of messages one by one."""
+
+    name: str
+    edit: Callable[[Message], Sequence[Message] | Withheld]
+
+
+class MessageStep(Step):
+    """A step that edits messages one by one, by its options alone."""
+
+    def editor(self, _: TaskFacts, /) -> Editor:
+        """Return the editor that this step is."""
+        self.prepare()
+        return MessageEditor(self.verb(), self.edit)
+
+    @abstractmethod
+    def edit(self, message: Message) -> Sequence[Message] | Withheld:
+        """Return what replaces *message*, nothing to filter it; raises MessageRejected."""
 
 
 class Stateless:
@@ -127,16 +156,19 @@ type FilterText = Annotated[str, AfterValidator(_parsed_by(parse_filter))]
 type ActionText = Annotated[str, AfterValidator(_parsed_by(parse_action))]
 
 
-def _compiled(text: str) -> str:
-    """Return *text* if it is a valid expression; raises ValueError otherwise."""
+def _compiled(text: str) -> "Expression":
     from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the library
 
-    Expression(text)
-    return text
+    return Expression(text)
 
 
-type ExpressionText = Annotated[str, Field(min_length=1), AfterValidator(_compiled)]
-"""A JMESPath expression, with the functions of `shared.editors.content.expression`."""
+if TYPE_CHECKING:
+    from shared.editors.content.expression import Expression
+
+    type ExpressionText = Expression
+else:
+    type ExpressionText = Annotated[str, Field(min_length=1), AfterValidator(_compiled)]
+"""A compiled JMESPath expression, written as text."""
 
 type MediaType = Annotated[str, Field(pattern=r"^[^/;\s]+/[^/;\s]+$")]
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from shared.amqp.values import string
 from shared.codecs.json import read_exact
 from shared.editors.content.body import content_of
-from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
+from shared.editors.options import ExpressionText, MessageStep, Strict
 from shared.editors.ordering import PARTITION_KEY, FreeName
 from shared.errors import MessageRejected
 from shared.message.mapping import EVENT_HUBS_PARTITION_KEY
@@ -36,32 +36,12 @@ class PartitionOptions(Strict):
         return self
 
 
-class PartitionStep(Step):
+class PartitionStep(MessageStep):
     """Adds a partition key to messages that have neither one nor a session; events with the same key stay in order."""
 
     keeps_properties: ClassVar[bool] = True
 
     options: PartitionOptions = Field(alias="partition")
-
-    def editor(self, _: TaskFacts, /) -> "Partition":
-        """Return the editor with these options."""
-        return Partition(self.options)
-
-
-class Partition:
-    """Adds a partition key to messages that have neither one nor a session."""
-
-    name = "partition"
-
-    def __init__(self, options: PartitionOptions) -> None:
-        """Take the key from the source in *options*."""
-        self._expression = None
-        if options.value is not None:
-            from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the libraries
-
-            self._expression = Expression(options.value)
-        self._property = (options.from_property or "").lower()
-        self._is_required = options.missing == "reject"
 
     def edit(self, message: Message) -> Sequence[Message]:
         """Return the message, with a key if it had none; raises MessageRejected."""
@@ -74,12 +54,12 @@ class Partition:
 
     def _key(self, message: Message) -> str | None:
         found: object
-        if self._expression is not None:
-            found = self._expression.of(read_exact(content_of(message)), message)
+        if self.options.value is not None:
+            found = self.options.value.of(read_exact(content_of(message)), message)
         else:
-            value = RuleProperties(message).user(self._property)
+            value = RuleProperties(message).user((self.options.from_property or "").lower())
             found = None if value is None else value.payload
-        if found is None and not self._is_required:
+        if found is None and self.options.missing == "leave":
             return None
         if found is None:
             raise MessageRejected("NoPartitionKey", "there is no value for the key, expected text or a whole number")

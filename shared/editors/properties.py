@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.editors.ordering import OWN, EditingAction, FreeName
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -58,38 +59,26 @@ class PropertiesOptions(Strict):
         return name not in renamed and not name.startswith(OWN) and _matching(self.remove or ())(name)
 
 
-class PropertiesStep(Step):
+class PropertiesStep(MessageStep):
     """Sets, renames and removes properties. Values keep their AMQP types. The id and the ordering keys stay."""
 
     options: PropertiesOptions = Field(alias="properties")
 
-    def editor(self, _: TaskFacts, /) -> "Properties":
-        """Return the editor with these options."""
-        return Properties(self.options)
-
-
-class Properties:
-    """
-    Sets, renames and removes properties.
-
-    If a new name is already in use by another property, the message is rejected. Patterns do not remove Busway's own
-    properties.
-    """
-
-    name = "properties"
-
-    def __init__(self, options: PropertiesOptions) -> None:
-        """Change properties by *options*."""
-        self._names = _Names(options.rename or {}, options.remove or ())
-        self._changes_names = options.rename is not None or options.remove is not None
-        self._action = None if options.action is None else parse_action(options.action)
+    @cached_property
+    def _names(self) -> "_Names":
+        return _Names(self.options.rename or {}, self.options.remove or ())
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message with its properties changed, or raise MessageRejected."""
-        if self._changes_names:
+        """
+        Return the message with its properties changed; raises MessageRejected.
+
+        If a new name is already in use by another property, the message is rejected. Patterns do not remove Busway's
+        own properties.
+        """
+        if self.options.rename is not None or self.options.remove is not None:
             self._rename(message)
-        if self._action is not None:
-            self._action.apply(RuleProperties(message))
+        if self.options.action is not None:
+            parse_action(self.options.action).apply(RuleProperties(message))
         return (message,)
 
     def _rename(self, message: Message) -> None:

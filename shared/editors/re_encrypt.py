@@ -1,13 +1,17 @@
 """The re-encrypt editor: from one key to another in one step, without plain text between editors."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from shared.editors.content.json_fields import FieldPaths, Fields
 from shared.editors.options import Step, Strict, TaskFacts
-from shared.editors.protection.key_names import KeyName, SealingOptions, check_key
-from shared.protocols import BatchEditor
+from shared.editors.protection.key_names import KeyName, SealingOptions
+from shared.editors.protection.keys import Keyed, KeyRing, KeyRings
+from shared.editors.protection.sealing import Opener, Sealer
+from shared.message.message import Message
+from shared.protocols import BatchEditor, EditedTogether
 
 
 class FromOptions(Strict):
@@ -45,11 +49,24 @@ class ReEncryptStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.sealing import Opener, ReSealer, Sealer  # noqa: PLC0415 - only tasks with keys load the library
+        return _ReSealer(self.options, task)
 
-        options = self.options
-        check_key(task, "re-encrypt.from.key", options.from_.key)
-        check_key(task, "re-encrypt.to.key", options.to.key)
+
+class _ReSealer(Keyed):
+    """Decrypts messages with the keys of one secret, and encrypts them with a key of another."""
+
+    def __init__(self, options: ReEncryptOptions, task: TaskFacts) -> None:
+        super().__init__("re-encrypt", KeyRings(options.from_.key, task, "re-encrypt.from.key"), self._reseal)
+        self._new_rings = KeyRings(options.to.key, task, "re-encrypt.to.key")
         fields = Fields(options.fields, optional=False) if options.fields else None
-        opener = Opener(fields, (), needs_path=options.from_.without_path == "reject")
-        return ReSealer("re-encrypt", task, (options.from_.key, opener), (options.to.key, Sealer(options.to, fields)))
+        self._opener = Opener(fields, (), needs_path=options.from_.without_path == "reject")
+        self._sealer = Sealer(options.to, fields)
+        self._ring: KeyRing | None = None
+
+    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
+        self._ring = await self._new_rings.ring(timeout_seconds=timeout_seconds)
+        return await super().edit_batch(messages, timeout_seconds=timeout_seconds)
+
+    def _reseal(self, message: Message, ring: KeyRing) -> Message:
+        assert self._ring is not None  # noqa: S101 - edit_batch has set it
+        return self._sealer.edit(self._opener.edit(message, ring), self._ring)

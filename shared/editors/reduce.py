@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -10,7 +11,7 @@ from shared.codecs.json import ExactJson, read_exact
 from shared.codecs.json_writing import write
 from shared.editors.content.body import content_of, put_content
 from shared.editors.content.flattening import flatten
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.errors import MessageRejected
 from shared.message.message import Message
 
@@ -86,37 +87,28 @@ class ReduceOptions(Strict):
         return self
 
 
-class ReduceStep(Step):
+class ReduceStep(MessageStep):
     """Keeps or drops parts of a JSON body by their paths, drops null and empty members, and flattens it."""
 
     keeps_properties: ClassVar[bool] = True
 
     options: ReduceOptions = Field(alias="reduce")
 
-    def editor(self, _: TaskFacts, /) -> "Reduce":
-        """Return the editor with these options."""
-        return Reduce(self.options)
+    @cached_property
+    def _kept(self) -> "_Tree":
+        return _tree(self.options.keep or ())
 
-
-class Reduce:
-    """
-    Removes parts of a JSON body.
-
-    A path that is not in a body has no effect. Numbers keep every digit. Items of arrays keep their places: an item of
-    which nothing is kept becomes an empty object.
-    """
-
-    name = "reduce"
-
-    def __init__(self, options: ReduceOptions) -> None:
-        """Reduce by *options*."""
-        self._keep = None if options.keep is None else _tree(options.keep)
-        self._drop = None if options.drop is None else _tree(options.drop)
-        self._nulls, self._empty = options.drop_nulls, options.drop_empty
-        self._separator = options.flatten
+    @cached_property
+    def _dropped(self) -> "_Tree":
+        return _tree(self.options.drop or ())
 
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message with a reduced body; raises MessageRejected."""
+        """
+        Return the message with a reduced body; raises MessageRejected.
+
+        A path that is not in a body has no effect. Numbers keep every digit. Items of arrays keep their places: an item
+        of which nothing is kept becomes an empty object.
+        """
         try:
             content = write(self._reduce(read_exact(content_of(message))))
         except RecursionError as error:
@@ -127,23 +119,24 @@ class Reduce:
     def _reduce(self, value: ExactJson) -> ExactJson:
         if not isinstance(value, (dict, list)):
             raise MessageRejected("NothingToReduce", "the body is a single value, expected an object or an array")
-        if self._keep is not None:
-            value = _keep(value, self._keep)
-        if self._drop is not None:
-            _remove(value, self._drop)
-        if self._nulls or self._empty:
+        options = self.options
+        if options.keep is not None:
+            value = _keep(value, self._kept)
+        _remove(value, self._dropped)
+        if options.drop_nulls or options.drop_empty:
             self._prune(value)
-        return value if self._separator is None else flatten(value, self._separator)
+        return value if options.flatten is None else flatten(value, options.flatten)
 
     def _prune(self, value: ExactJson) -> None:
         """Remove null or empty members, the innermost first."""
+        options = self.options
         if isinstance(value, list):
             for each in value:
                 self._prune(each)
         elif isinstance(value, dict):
             for name, each in [*value.items()]:
                 self._prune(each)
-                if (self._nulls and each is None) or (self._empty and each in ("", [], {})):
+                if (options.drop_nulls and each is None) or (options.drop_empty and each in ("", [], {})):
                     del value[name]
 
 

@@ -12,7 +12,7 @@ from shared.amqp.values import Value, boolean, double, long, string, timestamp
 from shared.codecs.json import ExactJson, read_exact
 from shared.codecs.json_writing import is_number
 from shared.editors.content.body import content_of
-from shared.editors.options import ExpressionText, Step, Strict, TaskFacts
+from shared.editors.options import ExpressionText, MessageStep, Strict
 from shared.editors.ordering import FreeName
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -36,7 +36,7 @@ class Lifted(Strict):
     """What happens if the value is null or missing: `unset` removes the property."""
 
 
-class RouteStep(Step):
+class RouteStep(MessageStep):
     """Copies values of the JSON body to application properties, for `when` in the routes; the body stays."""
 
     keeps_properties: ClassVar[bool] = True
@@ -56,45 +56,24 @@ class RouteStep(Step):
         """Return the properties that are set."""
         return frozenset(map(str.lower, self.lifted))
 
-    def editor(self, _: TaskFacts, /) -> "Route":
-        """Return the editor with these options."""
-        return Route(self.lifted)
-
-
-class Route:
-    """Copies values of the body to application properties, and replaces those of the sender."""
-
-    name = "route"
-
-    def __init__(self, lifted: Mapping[str, Lifted]) -> None:
-        """Copy the values in *lifted*."""
-        from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the libraries
-
-        self._lifted = [
-            (name, Expression(each.value), each.type, each.missing == "reject") for name, each in lifted.items()
-        ]
-
     def edit(self, message: Message) -> Sequence[Message]:
-        """Return the message with the properties; raises MessageRejected."""
+        """Return the message with the properties, which replace those of the sender; raises MessageRejected."""
         body = read_exact(content_of(message))
-        values = [
-            (name, self._value(name, expression.of(body, message), kind, is_required))
-            for name, expression, kind, is_required in self._lifted
-        ]
+        values = [(name, _value(name, each, each.value.of(body, message))) for name, each in self.lifted.items()]
         present = map_section.Names(message.sections.application_properties)
         message.set_properties({(present.spellings(name.lower()) or [name])[0]: value for name, value in values})
         return (message,)
 
-    @staticmethod
-    def _value(name: str, found: ExactJson, kind: Kind, is_required: bool) -> Value | None:
-        if found is None:
-            if is_required:
-                raise MessageRejected("ValueMissing", f"there is no value for {name}, expected a {kind}")
-            return None
-        value = _READERS[kind](found)
-        if value is None:
-            raise MessageRejected("WrongType", f"the value for {name} is not a {kind}, or is out of range")
-        return value
+
+def _value(name: str, lifted: Lifted, found: ExactJson) -> Value | None:
+    if found is None and lifted.missing == "unset":
+        return None
+    if found is None:
+        raise MessageRejected("ValueMissing", f"there is no value for {name}, expected a {lifted.type}")
+    value = _READERS[lifted.type](found)
+    if value is None:
+        raise MessageRejected("WrongType", f"the value for {name} is not a {lifted.type}, or is out of range")
+    return value
 
 
 def _string(found: ExactJson) -> Value | None:

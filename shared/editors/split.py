@@ -9,7 +9,7 @@ from shared.amqp.sections import Sections
 from shared.editors.batch import COUNT
 from shared.editors.content.body import content_of
 from shared.editors.content.envelopes import Format, Taken, envelope
-from shared.editors.options import Step, Strict, TaskFacts
+from shared.editors.options import MessageStep, Strict
 from shared.editors.ordering import part_id
 from shared.errors import MessageRejected
 from shared.message.message import Message
@@ -30,7 +30,7 @@ class SplitOptions(Strict):
     """Content type of the messages, by default application/json for JSON; for Avro only of records without one."""
 
 
-class SplitStep(Step):
+class SplitStep(MessageStep):
     """
     Splits an envelope into its messages, in their order.
 
@@ -43,25 +43,9 @@ class SplitStep(Step):
 
     options: SplitOptions = Field(alias="split")
 
-    def editor(self, _: TaskFacts, /) -> "Split":
-        """Return the editor with these options."""
-        return Split(self.options)
-
-
-class Split:
-    """Separates the messages of one envelope."""
-
-    name = "split"
-
-    def __init__(self, options: SplitOptions) -> None:
-        """Read envelopes as *options* say."""
-        self._envelope = envelope(options.format)
-        self._limit = options.max_count
-        self._content_type = options.content_type or (None if options.format == "avro" else "application/json")
-
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
         """Return the messages in the envelope."""
-        taken = self._envelope.taken(content_of(message), self._limit)
+        taken = envelope(self.options.format).taken(content_of(message), self.options.max_count)
         if not taken:
             return Withheld("the envelope is empty")
         whole = _whole(message)
@@ -73,8 +57,9 @@ class Split:
             return _restore(whole, taken.properties, taken.body, number)
         part = whole.copy()
         part.message_id = part_id(whole, number)
-        if self._content_type is not None:
-            part.content_type = self._content_type
+        content_type = self.options.content_type or (None if self.options.format == "avro" else "application/json")
+        if content_type is not None:
+            part.content_type = content_type
         if taken.named:
             part.set_properties(taken.named)
         part.body = taken.body

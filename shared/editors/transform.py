@@ -8,7 +8,7 @@ from pydantic import Field
 from shared.codecs.json import read_exact
 from shared.codecs.json_writing import write
 from shared.editors.content.body import content_of, put_content
-from shared.editors.options import ExpressionText, MediaType, Step, Strict, TaskFacts
+from shared.editors.options import ExpressionText, MediaType, MessageStep, Strict
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.protocols import Withheld
@@ -28,7 +28,7 @@ class TransformOptions(Strict):
     """What happens if the result is null, as for a missing path: `write` makes null the body, `drop` withholds."""
 
 
-class TransformStep(Step):
+class TransformStep(MessageStep):
     """Computes a new JSON body with a JMESPath expression; numbers keep every digit."""
 
     keeps_properties: ClassVar[bool] = True
@@ -36,48 +36,24 @@ class TransformStep(Step):
 
     options: TransformOptions = Field(alias="transform")
 
-    def editor(self, _: TaskFacts, /) -> "Transform":
-        """Return the editor with these options."""
-        return Transform(self.options)
-
-
-class Transform:
-    """
-    Computes a new JSON body from the old one.
-
-    Selected parts are written as they were read, except for white space, escapes and the spelling of exponents. Data
-    sections become one; an amqp-value that is a string or binary stays one.
-    """
-
-    name = "transform"
-
-    def __init__(self, options: TransformOptions) -> None:
-        """Compute by *options*."""
-        from shared.editors.content.expression import Expression  # noqa: PLC0415 - only some tasks need the library
-
-        self._expression = Expression(options.expression)
-        self._content_type = options.content_type
-        self._on_null = options.on_null
-
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return the message with its new body; a null result may withhold it; raises MessageRejected."""
-        content = self._new_body(message)
-        if content is None:
-            return Withheld("the result is null")
-        put_content(message, content)
-        if self._content_type is not None:
-            message.content_type = self._content_type
-        return (message,)
+        """
+        Return the message with its new body; a null result may withhold it; raises MessageRejected.
 
-    def _new_body(self, message: Message) -> bytes | None:
-        """Return the new body, None where the message is to be withheld."""
-        value = self._expression.of(read_exact(content_of(message)), message)
-        if value is None and self._on_null == "drop":
-            return None
-        if value is None and self._on_null == "reject":
+        Selected parts are written as they were read, except for white space, escapes and the spelling of exponents.
+        Data sections become one; an amqp-value that is a string or binary stays one.
+        """
+        options = self.options
+        value = options.expression.of(read_exact(content_of(message)), message)
+        if value is None and options.on_null == "drop":
+            return Withheld("the result is null")
+        if value is None and options.on_null == "reject":
             raise MessageRejected("NothingFound", "the result is null, expected a value")
         content = write(value)
         if len(content) > LARGEST_RESULT:
             problem = f"the result has {len(content)} bytes, expected at most {LARGEST_RESULT}"
             raise MessageRejected("ResultTooLarge", problem)
-        return content
+        put_content(message, content)
+        if options.content_type is not None:
+            message.content_type = options.content_type
+        return (message,)

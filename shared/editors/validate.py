@@ -1,6 +1,7 @@
 """The validate editor: checks of messages before they cross a border."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
@@ -8,8 +9,8 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from shared.amqp.values import string
 from shared.editors.content.body import content_of, size_of
 from shared.editors.content.formats import AvroFile, AvroForm, SchemaId, avro_reader
-from shared.editors.content.json_schema import JsonSchema, SchemaFile
-from shared.editors.options import SYSTEM_NAMES, MediaType, Step, Strict, TaskFacts
+from shared.editors.content.json_schema import SchemaFile
+from shared.editors.options import SYSTEM_NAMES, MediaType, MessageStep, Strict
 from shared.errors import MessageRejected
 from shared.message.message import Message
 from shared.message.rule_properties import SYSTEM, RuleProperties
@@ -70,7 +71,7 @@ class ValidateOptions(Strict):
         return self
 
 
-class ValidateStep(Step):
+class ValidateStep(MessageStep):
     """Lets valid messages through; others are rejected, withheld, or marked for a route."""
 
     keeps_properties: ClassVar[bool] = True
@@ -81,75 +82,60 @@ class ValidateStep(Step):
         mark = self.options.on_failure
         return frozenset() if isinstance(mark, str) else frozenset((mark.mark.lower(),))
 
-    def editor(self, _: TaskFacts, /) -> "Validate":
-        """Return the editor with these options."""
-        return Validate(self.options)
-
-
-class Validate:
-    """
-    Lets valid messages through.
-
-    With a schema, the body must be data sections, or a value that is a string or binary. Problems name the path and the
-    expectation, and never quote the body.
-    """
-
-    name = "validate"
-
-    def __init__(self, options: ValidateOptions) -> None:
-        """Check by *options*."""
-        schema: JsonSchema | None = options.body_schema
-        self._check_body: Callable[[bytes], object] | None = None
-        if schema is not None:
-            self._check_body = schema.check
-        elif options.avro is not None:
-            self._check_body = avro_reader(options.avro, options.form)
-        self._is_raw_avro = options.avro is not None and options.form == "raw"
-        self._schema_id = options.schema_id
-        self._required = options.required_properties or ()
-        self._content_type = options.content_type
-        self._max_size = options.max_size
-        self._drops = options.on_failure == "drop"
-        self._mark = options.on_failure.mark if isinstance(options.on_failure, Mark) else None
+    @cached_property
+    def _check_body(self) -> Callable[[bytes], object] | None:
+        options = self.options
+        if options.body_schema is not None:
+            return options.body_schema.check
+        return None if options.avro is None else avro_reader(options.avro, options.form)
 
     def edit(self, message: Message) -> Sequence[Message] | Withheld:
-        """Return the message; an invalid one is withheld or marked, or MessageRejected is raised."""
+        """
+        Return the message; an invalid one is withheld or marked, or MessageRejected is raised.
+
+        With a schema, the body must be data sections, or a value that is a string or binary. Problems name the path and
+        the expectation, and never quote the body.
+        """
+        on_failure = self.options.on_failure
+        mark = on_failure.mark if isinstance(on_failure, Mark) else None
         try:
             self._check(message)
         except MessageRejected as error:
-            if self._drops:
+            if on_failure == "drop":
                 return Withheld(str(error))
-            if self._mark is None:
+            if mark is None:
                 raise
-            message.set_properties({self._mark: string(str(error))})
+            message.set_properties({mark: string(str(error))})
             return (message,)
         # A mark from the sender, or from an earlier hop, would route a valid message as an invalid one.
-        if self._mark is not None and message.application_property(self._mark) is not None:
-            message.set_properties({self._mark: None})
+        if mark is not None and message.application_property(mark) is not None:
+            message.set_properties({mark: None})
         return (message,)
 
     def _check(self, message: Message) -> None:
-        if self._content_type is not None:
-            _check_content_type(message.content_type, self._content_type)
-        if self._required:
-            self._check_properties(message)
+        options = self.options
+        if options.content_type is not None:
+            _check_content_type(message.content_type, options.content_type)
+        if options.required_properties is not None:
+            _check_properties(message, options.required_properties)
         # The content is never longer than its encoding: a body of any kind that is short enough is not decoded.
-        if self._max_size is not None and len(message.sections.body) > self._max_size:
+        if options.max_size is not None and len(message.sections.body) > options.max_size:
             size = size_of(message)
-            if size > self._max_size:
-                raise MessageRejected("BodyTooLarge", f"body has {size} bytes, expected at most {self._max_size}")
-        if self._is_raw_avro:
+            if size > options.max_size:
+                raise MessageRejected("BodyTooLarge", f"body has {size} bytes, expected at most {options.max_size}")
+        if options.avro is not None and options.form == "raw":
             from shared.codecs.avro import check_schema_id  # noqa: PLC0415 - loaded by tasks that need it
 
-            check_schema_id(message.content_type, self._schema_id)
+            check_schema_id(message.content_type, options.schema_id)
         if self._check_body is not None:
             self._check_body(content_of(message))
 
-    def _check_properties(self, message: Message) -> None:
-        properties = RuleProperties(message)
-        missing = [name for name in self._required if not _has(properties, name)]
-        if missing:
-            raise MessageRejected("PropertyMissing", f"has no property {', '.join(missing)}")
+
+def _check_properties(message: Message, required: Sequence[str]) -> None:
+    properties = RuleProperties(message)
+    missing = [name for name in required if not _has(properties, name)]
+    if missing:
+        raise MessageRejected("PropertyMissing", f"has no property {', '.join(missing)}")
 
 
 def _check_content_type(seen: str | None, expected: str) -> None:

@@ -11,13 +11,15 @@ The verify-chain editor: finds missing, reordered, altered and inserted messages
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from shared.editors.options import Step, Strict, TaskFacts
 from shared.editors.protection.bound_properties import MESSAGE_ID, BoundNames, covers
-from shared.editors.protection.key_names import KeyName, check_key
+from shared.editors.protection.jws import verify_statement
+from shared.editors.protection.key_names import KeyName
+from shared.editors.protection.keys import KeyRing, KeyRings, UnknownKey
 from shared.editors.protection.links import (
     LINK,
     Link,
@@ -34,9 +36,6 @@ from shared.errors import MessageRejected
 from shared.message.arrival import Arrival, Key
 from shared.message.message import Message
 from shared.protocols import BatchEditor, EditedTogether, Outcome, Withheld
-
-if TYPE_CHECKING:
-    from shared.editors.protection.keys import KeyRing, KeyRings
 
 # Messages of batches that were not settled; their next delivery replaces the entries.
 _MOST_PENDING = 100_000
@@ -82,12 +81,7 @@ class VerifyChainStep(Step):
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
-        from shared.editors.protection.keys import KeyRings  # noqa: PLC0415 - only tasks with keys load the library
-
-        check_key(task, "verify-chain.key", self.options.key)
-        documents = self.options.store.open_documents(task, "verify-chain.store")
-        rings = KeyRings(self.options.key, task)
-        return VerifyChain(self.options, rings, Sequences(documents, f"verify-chain/{task.name}"))
+        return VerifyChain(self.options, task)
 
 
 class _Linked(NamedTuple):
@@ -112,14 +106,12 @@ class VerifyChain:
     name = "verify-chain"
     joins = False
 
-    def __init__(self, options: VerifyChainOptions, rings: "KeyRings", sequences: Sequences) -> None:
-        """Verify with the keys of *rings*."""
-        from shared.editors.protection.jws import verify_statement  # noqa: PLC0415 - see above
-
+    def __init__(self, options: VerifyChainOptions, task: TaskFacts) -> None:
+        """Verify with the keys of a secret."""
         self._options = options
-        self._rings = rings
-        self._verify = verify_statement
-        self._sequences = sequences
+        self._rings = KeyRings(options.key, task, "verify-chain.key")
+        documents = options.store.open_documents(task, "verify-chain.store")
+        self._sequences = Sequences(documents, f"verify-chain/{task.name}")
         self._pending: OrderedDict[Key | Arrival, list[_Passed]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
@@ -173,15 +165,13 @@ class VerifyChain:
         for arrival in done:
             del self._pending[arrival]
 
-    def _check(self, message: Message, ring: "KeyRing") -> _Linked:
+    def _check(self, message: Message, ring: KeyRing) -> _Linked:
         """Return the verified link of a message; raises MessageRejected."""
-        from shared.editors.protection.keys import UnknownKey  # noqa: PLC0415 - see above
-
         value = message.application_property(LINK)
         if value is None or not isinstance(value.payload, str):
             raise MessageRejected("ChainInserted", f"has no link in property {LINK}")
         try:
-            payload = self._verify(value.payload, ring).payload
+            payload = verify_statement(value.payload, ring).payload
         except UnknownKey:
             raise
         except MessageRejected as error:

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-from shared.editors.chain import ChainStep
-from shared.editors.verify_chain import VerifyChainStep
 from shared.review.checks import Checks
 from shared.review.edited_facts import after_editor, filter_of
 from shared.review.findings import Finding
@@ -49,7 +47,7 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
         return
     source = network.label(task.source)
     for index, step in enumerate(task.editors):
-        if isinstance(step, ChainStep | VerifyChainStep):
+        if step.verb() in {"chain", "verify-chain"}:
             yield f"editors[{index}]", f"{step.verb()} needs order, but {source} has no sessions"
     for branch in task.branches():
         label = network.label(branch.target)

@@ -75,9 +75,14 @@ _REGISTRY = _registry()
 class SealingKey:
     """A key to encrypt with, which was tested."""
 
-    def __init__(self, secret: str, key: Key, algorithm: str | None, encryption: str) -> None:
-        """Use *algorithm*, by default that of the key; raises TargetRefused if the key is not for it."""
-        where = f"secret {secret}: key {key.kid}"
+    def __init__(self, ring: KeyRing, kid: str | None, algorithm: str | None, encryption: str) -> None:
+        """
+        Use the key with id *kid*, by default the newest, with *algorithm*, by default its own.
+
+        Raises TargetRefused if the key is not for it.
+        """
+        key = ring.chosen(kid)
+        where = f"secret {ring.secret}: key {key.kid}"
         usable = algorithms_of(key)
         chosen = algorithm or (usable[0] if usable else None)
         if chosen not in usable:

@@ -21,7 +21,7 @@ from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
 
 from shared.codecs.json import read
 from shared.editors.protection.bound_properties import encoded
-from shared.editors.protection.keys import KeyRing, PerRing
+from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected, TargetRefused
 
 type Header = dict[str, Any]
@@ -44,9 +44,10 @@ _FAULTS = (JoseError, UnsupportedAlgorithm, ValueError, TypeError, KeyError, Att
 class SigningKey:
     """A key to sign with, which was tested."""
 
-    def __init__(self, secret: str, key: Key) -> None:
-        """Raise TargetRefused if the key is not for signing."""
-        where = f"secret {secret}: key {key.kid}"
+    def __init__(self, ring: KeyRing, kid: str | None) -> None:
+        """Use the key with id *kid*, by default the newest; raises TargetRefused if it is not for signing."""
+        key = ring.chosen(kid)
+        where = f"secret {ring.secret}: key {key.kid}"
         algorithm = algorithm_of(key)
         if algorithm is None:
             raise TargetRefused(f"{where} is not for signing, by its kind, its use or its size")
@@ -74,11 +75,6 @@ class SigningKey:
 
     def _sign(self, content: bytes) -> str:
         return encoded(self._algorithm.sign(content, self._key))
-
-
-def signing_keys(kid: str | None) -> PerRing[SigningKey]:
-    """Return the signing key of each ring: the one with id *kid*, by default the newest."""
-    return PerRing(lambda ring: SigningKey(ring.secret, ring.chosen(kid)))
 
 
 class Statement(NamedTuple):

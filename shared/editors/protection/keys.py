@@ -10,17 +10,19 @@ Source: RFC 7517 (JWK), RFC 7638 (thumbprint).
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key, OctKey
 
 from shared.codecs.json import Json, read
-from shared.editors.options import Stateless, TaskFacts
-from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
+from shared.editors.options import Stateless, Step, TaskFacts
+from shared.errors import ConfigError, MessageRejected, Problem, TargetRefused, TargetUnavailable
 from shared.message.message import Message
-from shared.protocols import EditedTogether, Withheld
+from shared.protocols import BatchEditor, EditedTogether, Withheld
 from shared.time_limit import TimeLimit
 
 _LOGGER = logging.getLogger("busway.editors")
@@ -47,6 +49,7 @@ class KeyRing:
         """Keep *keys*, the newest last, each with its id."""
         self.secret = secret
         self._keys = {str(key.kid): key for key in keys}
+        self._made: dict[object, Any] = {}
         self.newest = keys[-1]
 
     def key(self, kid: str | None) -> Key:
@@ -67,12 +70,23 @@ class KeyRing:
         except UnknownKey as error:
             raise TargetRefused(f"secret {self.secret}: it has no key {kid!r}, which the task names") from error
 
+    def once[T](self, make: Callable[..., T], *arguments: object) -> T:
+        """Return what *make* returns for this ring and *arguments*, which it is called for once."""
+        if (make, arguments) not in self._made:
+            self._made[make, arguments] = make(self, *arguments)
+        made: T = self._made[make, arguments]
+        return made
+
 
 class KeyRings:
     """The secret with an editor's keys, parsed once per version."""
 
-    def __init__(self, secret: str, task: TaskFacts) -> None:
-        """Remember the names; nothing is read yet."""
+    def __init__(self, secret: str, task: TaskFacts, place: str) -> None:
+        """Read nothing yet; raises ConfigError if the secret, which *place* names, is known to be missing."""
+        problem = task.secrets.problem(secret)
+        if problem is not None:
+            where = f"task {task.name}: {place}: secret {secret}: app setting {problem.path}"
+            raise ConfigError([Problem(where, problem.problem, problem.hint)])
         self._secret = secret
         self._secrets = task.secrets
         self._task = task.name
@@ -119,7 +133,7 @@ class KeyRings:
 
 
 class Keyed(Stateless):
-    """Edits messages one by one with the keys of a secret, which it reads once per batch."""
+    """An editor of messages one by one with the keys of a secret, which it reads once per batch."""
 
     def __init__(
         self, name: str, rings: KeyRings, edit: Callable[[Message, KeyRing], Message | Withheld], *, drops: bool = False
@@ -149,19 +163,22 @@ class Keyed(Stateless):
         return Withheld(str(result)) if self._drops and isinstance(result, MessageRejected) else result
 
 
-class PerRing[T]:
-    """A value computed from a ring, and kept until the ring changes."""
+class KeyedStep(Step):
+    """A step that edits messages one by one with the keys of a secret, which its options name."""
 
-    def __init__(self, make: Callable[[KeyRing], T]) -> None:
-        """Compute nothing yet."""
-        self._make = make
-        self._made: tuple[KeyRing, T] | None = None
+    keeps_properties: ClassVar[bool] = True
+    options: Any
 
-    def of(self, ring: KeyRing) -> T:
-        """Return the value for *ring*; raises what *make* raises."""
-        if self._made is None or self._made[0] is not ring:
-            self._made = ring, self._make(ring)
-        return self._made[1]
+    def editor(self, task: TaskFacts, /) -> BatchEditor:
+        """Return the editor that this step is; raises ConfigError if the secret is known to be missing."""
+        self.prepare()
+        verb, drops = self.verb(), getattr(self.options, "on_failure", "") == "drop"
+        rings = KeyRings(self.options.key, task, f"{verb}.key")
+        return Keyed(verb, rings, lambda message, ring: self.edit(message, ring, task), drops=drops)
+
+    @abstractmethod
+    def edit(self, message: Message, ring: KeyRing, task: TaskFacts) -> Message | Withheld:
+        """Return *message* edited; raises MessageRejected, or TargetRefused for an unsuitable key."""
 
 
 def parse_ring(secret: str, text: str) -> KeyRing:

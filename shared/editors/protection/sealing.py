@@ -8,7 +8,6 @@ from shared.amqp.values import Malformed
 from shared.codecs.json import read
 from shared.editors.content.body import content_of, put_content
 from shared.editors.content.json_fields import Fields
-from shared.editors.options import TaskFacts
 from shared.editors.protection.bound_properties import covers, digest, listed
 from shared.editors.protection.jwe import (
     AMQP_BODY,
@@ -23,10 +22,9 @@ from shared.editors.protection.jwe import (
     unseal,
 )
 from shared.editors.protection.key_names import SealingOptions
-from shared.editors.protection.keys import Keyed, KeyRing, KeyRings, PerRing
+from shared.editors.protection.keys import KeyRing
 from shared.errors import MessageRejected
 from shared.message.message import Message
-from shared.protocols import EditedTogether
 
 _TYPE = "cty"
 
@@ -36,7 +34,7 @@ class Sealer:
 
     def __init__(self, options: SealingOptions, fields: Fields | None, *, as_json: bool = False) -> None:
         """Use the newest key of a ring, or the one that *options* name."""
-        self._key = PerRing(lambda ring: SealingKey(ring.secret, ring.chosen(options.kid), options.alg, options.enc))
+        self._key = options.kid, options.alg, options.enc
         self._bound = options.bind or ()
         self._fields = fields
         self._as_json = as_json
@@ -47,7 +45,7 @@ class Sealer:
 
         The content type of a body is kept in the header (`cty`). Bound properties have their values from before.
         """
-        key = self._key.of(ring)
+        key = ring.once(SealingKey, *self._key)
         bound = self._bound
         header: Header = {BOUND: list(bound), BOUND_DIGEST: digest(bound, message)} if bound else {}
         if self._fields:
@@ -122,26 +120,6 @@ class Opener:
             raise MessageRejected("NotBound", f"the content is not bound to {', '.join(self._bound)}")
         if names and header.get(BOUND_DIGEST) != digest(names, message):
             raise MessageRejected("BoundElsewhere", "the content belongs to a message with other properties")
-
-
-class ReSealer(Keyed):
-    """Decrypts messages with the keys of one secret, and encrypts them with a key of another."""
-
-    def __init__(self, name: str, task: TaskFacts, old: tuple[str, Opener], new: tuple[str, Sealer]) -> None:
-        """Take the secrets, and what uses their keys."""
-        super().__init__(name, KeyRings(old[0], task), self._reseal)
-        self._new_rings = KeyRings(new[0], task)
-        self._opener, self._sealer = old[1], new[1]
-        self._ring: KeyRing | None = None
-
-    async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
-        """Return each message edited or rejected; raises the error if the keys are unavailable."""
-        self._ring = await self._new_rings.ring(timeout_seconds=timeout_seconds)
-        return await super().edit_batch(messages, timeout_seconds=timeout_seconds)
-
-    def _reseal(self, message: Message, ring: KeyRing) -> Message:
-        assert self._ring is not None  # noqa: S101 - edit_batch has set it
-        return self._sealer.edit(self._opener.edit(message, ring), self._ring)
 
 
 def _plain(message: Message) -> tuple[bytes, bool]:

@@ -252,4 +252,4 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
 )
 def test_a_key_that_cannot_sign_is_an_error_for_the_operator(key: Any) -> None:
     with pytest.raises(TargetRefused, match="secret k: key k1 is not for signing"):
-        SigningKey("k", KeyRing("k", [key]).newest)
+        SigningKey(KeyRing("k", [key]), None)
