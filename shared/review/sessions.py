@@ -8,7 +8,7 @@ from shared.review.findings import Finding
 from shared.review.known_properties import PARTITION_KEY, SESSION_ID, Facts, Unknown, assigned, satisfied, unsatisfied
 from shared.review.network import Network
 from shared.rules import parse_filter
-from shared.tasks.models import TaskFile
+from shared.tasks.models import CHAINS, TaskFile
 from shared.tasks.routes import Target
 
 
@@ -47,7 +47,7 @@ def _needs_of_order(network: Network, task: TaskFile) -> Iterator[tuple[str, str
         return
     source = network.label(task.source)
     for index, step in enumerate(task.editors):
-        if step.verb() in {"chain", "verify-chain"}:
+        if step.verb() in CHAINS:
             yield f"editors[{index}]", f"{step.verb()} needs order, but {source} has no sessions"
     for branch in task.branches():
         label = network.label(branch.target)

@@ -17,12 +17,8 @@ _BREAKING = {
 }
 
 
-def chain_fault(source: Source, steps: Sequence[Step], conditions: Sequence[str | None]) -> str | None:
-    """Return the first problem of a chain in a task, None if it is correct; *conditions* are those of the routes."""
-    return next(_faults(source, steps, conditions), None)
-
-
-def _faults(source: Source, steps: Sequence[Step], conditions: Sequence[str | None]) -> Iterator[str]:
+def chain_faults(source: Source, steps: Sequence[Step], conditions: Sequence[str | None]) -> Iterator[str]:
+    """Yield the problems of the chains in a task; *conditions* are those of the routes."""
     for index, step in enumerate(steps):
         if isinstance(step, VerifyChainStep):
             if not (source.hub is not None or source.sessions or step.options.single_instance):

@@ -6,10 +6,8 @@ from shared.ends.kind import Kind, Texts
 from shared.ends.registry import kinds
 from shared.errors import Problem
 from shared.tasks.journal_models import JournalFile
-from shared.tasks.models import Connection, TaskFile
+from shared.tasks.models import CHAINS, Connection, TaskFile
 from shared.tasks.routes import Target
-
-_CHAINS = frozenset(("chain", "verify-chain"))
 
 
 def end_problems(
@@ -116,7 +114,7 @@ def _one_by_one(task: TaskFile, journal: JournalFile | None, place: str, texts: 
 
 def _has_chains(task: TaskFile) -> bool:
     """Return whether a task has editors that need the order of the source."""
-    return any(step.verb() in _CHAINS for step in task.editors)
+    return any(step.verb() in CHAINS for step in task.editors)
 
 
 def _keeps_order(task: TaskFile) -> bool:

@@ -5,6 +5,7 @@ The JSON schema in `config/task.schema.json` is generated from `TaskFile` and `s
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
 from pydantic import (
@@ -40,6 +41,8 @@ from shared.tasks.steps import EditorStep
 
 SITE = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 SETTING = r"^[A-Za-z][A-Za-z0-9_]*$"
+CHAINS = frozenset(("chain", "verify-chain"))
+"""The editors that need the order of the source."""
 _JOINING = frozenset(("batch", "deduplicate"))
 """The editors that join messages."""
 
@@ -159,126 +162,23 @@ class TaskFile(Strict):
     """Whether a batch fails if the journal in `journal.yaml` is unavailable; `off` writes no journal."""
 
     @model_validator(mode="after")
-    def _has_sources_of_envelopes_without_sessions(self) -> Self:
-        if self.source.form == "envelope" and self.source.sessions:
-            raise ValueError("takes envelopes with sessions, expected no sessions: a binding cannot set a session id")
-        return self
-
-    @model_validator(mode="after")
-    def _has_lanes_of_use(self) -> Self:
-        if self.lanes > 1 and self.source.hub is not None:
-            raise ValueError("has lanes for a hub, expected none: its partitions are read side by side already")
-        if self.lanes > 1 and not self.source.sessions and self.in_order:
-            raise ValueError("has lanes and no sessions, expected no lanes: its editors or envelopes need one order")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_dispatched(self) -> Self:
-        if self.dispatch == "batch":
-            return self
-        if self.source.hub is not None:
-            msg = "has `dispatch: single` for a hub, expected none: the host settles the events of a hub in batches"
-            raise ValueError(msg)
-        if self.lanes > 1:
-            raise ValueError("has lanes and `dispatch: single`, expected one of them: each takes messages side by side")
-        if not self.source.sessions and self.in_order:
-            msg = "has `dispatch: single` and no sessions, expected batches: its editors or envelopes need one order"
-            raise ValueError(msg)
-        if self._has_bindings:
-            msg = "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
-    def _can_read_by_itself(self) -> Self:
-        if self.source.reader == "app" and self._has_bindings:
-            raise ValueError("has `reader: app` and `via: binding`, expected one of them: a binding needs a trigger")
-        return self
-
-    @model_validator(mode="after")
-    def _can_have_heartbeats(self) -> Self:
-        if self.heartbeat is None:
-            return self
-        if self.source.dead_letter:
-            raise ValueError("has a heartbeat for a dead-letter queue, expected none: nobody can send to one")
-        if self.source.form == "envelope":
-            raise ValueError("has a heartbeat for a source of envelopes, expected none: only a binding sends those")
-        if self._has_bindings:
-            msg = "has a heartbeat and `via: binding`, expected one of them: the host does not say when it has sent"
-            raise ValueError(msg)
-        if self.source.hub is not None and not self.heartbeat.visible:
-            msg = (
-                "has a heartbeat for a hub, expected `visible: true`, or a task of its own between two hubs for it: "
-                "all consumers of a hub see all events"
-            )
-            raise ValueError(msg)
-        return self
-
-    @model_validator(mode="after")
-    def _has_throughput_of_use(self) -> Self:
-        if self.throughput is None:
-            return self
-        if self.source.hub is not None:
-            raise ValueError("has throughput for a hub, expected none: its partitions are read side by side already")
-        if not self.source.sessions and self.in_order:
-            raise ValueError("has throughput and no sessions, expected none: its editors or envelopes need one order")
-        if self.source.sessions != (self.throughput.sessions is not None):
-            seen = "no throughput.sessions" if self.source.sessions else "throughput.sessions, and its source has none"
-            raise ValueError(f"has {seen}, expected it with `sessions: true` only")
-        return self
-
-    @model_validator(mode="after")
-    def _has_rejects(self) -> Self:
-        if self.rejects is None and (self.source.hub is not None or self.source.dead_letter):
-            raise ValueError("has no rejects, expected a queue, topic or hub for rejected messages")
-        return self
-
-    @model_validator(mode="after")
-    def _sends_elsewhere(self) -> Self:
-        if not self.source.dead_letter and any(map(self.source.gets, self.targets())):
-            raise ValueError("sends to its own source, expected another entity")
-        return self
-
-    @model_validator(mode="after")
-    def _has_partitions_to_keep(self) -> Self:
-        if self.source.hub is None and any(target.partition == "keep" for target in self.targets()):
-            raise ValueError("has `partition: keep`, expected a hub as the source: other messages have no partition")
-        return self
-
-    @model_validator(mode="after")
-    def _has_partition_keys_of_use(self) -> Self:
-        if not any(step.verb() == "partition" for step in self.editors):
-            return self
-        if self.source.sessions:
-            raise ValueError("sets a partition key on messages with a session, whose id is already their key")
-        if any(branch.target.partition is not None for branch in self.branches()):
-            raise ValueError("sets a partition key, but a route has a partition, which overrides the key")
-        return self
-
-    @model_validator(mode="after")
-    def _joins_for_one_target(self) -> Self:
-        verb = next((step.verb() for step in self.editors if step.verb() in _JOINING), None)
-        if verb is not None and self.fans_out:
-            msg = f"has a route with several targets and the editor {verb}, which joins messages, expected one of them"
-            raise ValueError(f"{msg}: a joined message must reach all of its targets in one delivery")
-        return self
-
-    @model_validator(mode="after")
-    def _chains_are_whole(self) -> Self:
-        if not any(step.verb() in {"chain", "verify-chain"} for step in self.editors):
-            return self
-        from shared.tasks.chains import chain_fault  # noqa: PLC0415 - imports both editors, which few tasks have
-
-        fault = chain_fault(self.source, self.editors, [route.when for route in self.routes])
-        if fault is not None:
-            raise ValueError(fault)
+    def _fits_together(self) -> Self:
+        for faults in (
+            _faults_of_lanes,
+            _faults_of_heartbeat,
+            _faults_of_throughput,
+            _faults_of_ends,
+            _faults_of_editors,
+        ):
+            for fault in faults(self):
+                raise ValueError(fault)
         return self
 
     @property
     def in_order(self) -> bool:
         """Whether messages have an order to keep: that of a session, a partition, an envelope or a chain."""
         source = self.source
-        links = any(step.verb() in {"chain", "verify-chain"} for step in self.editors)
+        links = any(step.verb() in CHAINS for step in self.editors)
         return source.sessions or source.hub is not None or source.form == "envelope" or links
 
     @property
@@ -304,10 +204,11 @@ class TaskFile(Strict):
         if self.throughput is None:
             return None
         is_batch = "dispatch" in self.model_fields_set and self.dispatch == "batch"
-        return self.throughput.levers(can_be_single=not (is_batch or self._has_bindings))
+        return self.throughput.levers(can_be_single=not (is_batch or self.has_bindings))
 
     @property
-    def _has_bindings(self) -> bool:
+    def has_bindings(self) -> bool:
+        """Whether the host sends messages of a route, through an output binding."""
         return any(route.via == "binding" for route in self.routes)
 
     def functions(self) -> list[str]:
@@ -339,3 +240,81 @@ class TaskFile(Strict):
     def targets(self) -> list[Target]:
         """Return every target of the task, `rejects` last."""
         return [target for _, target in self.ends()]
+
+
+def _faults_of_lanes(task: TaskFile) -> Iterator[str]:
+    source = task.source
+    needs_one_order = task.in_order and not source.sessions
+    if source.form == "envelope" and source.sessions:
+        yield "takes envelopes with sessions, expected no sessions: a binding cannot set a session id"
+    if task.lanes > 1 and source.hub is not None:
+        yield "has lanes for a hub, expected none: its partitions are read side by side already"
+    if task.lanes > 1 and needs_one_order:
+        yield "has lanes and no sessions, expected no lanes: its editors or envelopes need one order"
+    if task.dispatch == "single" and source.hub is not None:
+        yield "has `dispatch: single` for a hub, expected none: the host settles the events of a hub in batches"
+    if task.dispatch == "single" and task.lanes > 1:
+        yield "has lanes and `dispatch: single`, expected one of them: each takes messages side by side"
+    if task.dispatch == "single" and needs_one_order:
+        yield "has `dispatch: single` and no sessions, expected batches: its editors or envelopes need one order"
+    if task.dispatch == "single" and task.has_bindings:
+        yield "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
+
+
+def _faults_of_heartbeat(task: TaskFile) -> Iterator[str]:
+    if task.source.reader == "app" and task.has_bindings:
+        yield "has `reader: app` and `via: binding`, expected one of them: a binding needs a trigger"
+    if task.heartbeat is None:
+        return
+    if task.source.dead_letter:
+        yield "has a heartbeat for a dead-letter queue, expected none: nobody can send to one"
+    if task.source.form == "envelope":
+        yield "has a heartbeat for a source of envelopes, expected none: only a binding sends those"
+    if task.has_bindings:
+        yield "has a heartbeat and `via: binding`, expected one of them: the host does not say when it has sent"
+    if task.source.hub is not None and not task.heartbeat.visible:
+        yield (
+            "has a heartbeat for a hub, expected `visible: true`, or a task of its own between two hubs for it: "
+            "all consumers of a hub see all events"
+        )
+
+
+def _faults_of_throughput(task: TaskFile) -> Iterator[str]:
+    source, throughput = task.source, task.throughput
+    if throughput is None:
+        return
+    if source.hub is not None:
+        yield "has throughput for a hub, expected none: its partitions are read side by side already"
+    if not source.sessions and task.in_order:
+        yield "has throughput and no sessions, expected none: its editors or envelopes need one order"
+    if source.sessions != (throughput.sessions is not None):
+        seen = "no throughput.sessions" if source.sessions else "throughput.sessions, and its source has none"
+        yield f"has {seen}, expected it with `sessions: true` only"
+
+
+def _faults_of_ends(task: TaskFile) -> Iterator[str]:
+    source = task.source
+    if task.rejects is None and (source.hub is not None or source.dead_letter):
+        yield "has no rejects, expected a queue, topic or hub for rejected messages"
+    if not source.dead_letter and any(map(source.gets, task.targets())):
+        yield "sends to its own source, expected another entity"
+    if source.hub is None and any(target.partition == "keep" for target in task.targets()):
+        yield "has `partition: keep`, expected a hub as the source: other messages have no partition"
+
+
+def _faults_of_editors(task: TaskFile) -> Iterator[str]:
+    verbs = [step.verb() for step in task.editors]
+    if "partition" in verbs and task.source.sessions:
+        yield "sets a partition key on messages with a session, whose id is already their key"
+    if "partition" in verbs and any(branch.target.partition is not None for branch in task.branches()):
+        yield "sets a partition key, but a route has a partition, which overrides the key"
+    joining = next((verb for verb in verbs if verb in _JOINING), None)
+    if joining is not None and task.fans_out:
+        yield (
+            f"has a route with several targets and the editor {joining}, which joins messages, expected one of them: "
+            "a joined message must reach all of its targets in one delivery"
+        )
+    if not CHAINS.isdisjoint(verbs):
+        from shared.tasks.chains import chain_faults  # noqa: PLC0415 - imports both editors, which few tasks have
+
+        yield from chain_faults(task.source, task.editors, [route.when for route in task.routes])
