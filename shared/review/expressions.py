@@ -9,7 +9,7 @@ for the same character.
 
 import re
 from collections.abc import Iterator
-from re import _constants, _parser  # type: ignore[attr-defined]  # the tree of an expression has no public name
+from re import _compiler, _constants, _parser  # type: ignore[attr-defined]  # the tree of an expression has no public name
 from typing import Any
 
 from shared.editors.content.ecma_patterns import python_pattern
@@ -37,6 +37,7 @@ def findings(network: Network) -> Iterator[Finding]:
 _MANY = 10
 # A sample of all characters: ASCII, Latin-1, and some of other scripts.
 _CHARACTERS = frozenset(map(chr, (*range(256), 0x3B1, 0x416, 0x5D0, 0x661, 0x2003, 0x4E2D, 0x1F600)))
+_SINGLE = frozenset((_constants.NOT_LITERAL, _constants.ANY, _constants.IN))
 _REPEATS = frozenset((_constants.MAX_REPEAT, _constants.MIN_REPEAT))
 
 type _Node = tuple[Any, Any]
@@ -142,41 +143,14 @@ def _may_be_empty(node: _Node) -> bool:
 def _characters(nodes: list[_Node]) -> frozenset[str]:
     """Return the characters of the sample that a sequence may match somewhere."""
     found: frozenset[str] = frozenset()
-    for operation, arguments in nodes:
-        match operation:
-            case _constants.LITERAL:
-                found |= {chr(arguments)}
-            case _constants.NOT_LITERAL:
-                found |= _CHARACTERS - {chr(arguments)}
-            case _constants.ANY:
-                found |= _CHARACTERS - {"\n"}
-            case _constants.IN:
-                found |= _of_class(arguments)
-            case _:
-                for inner in _inner(operation, arguments):
-                    found |= _characters(inner)
+    for node in nodes:
+        operation, arguments = node
+        if operation is _constants.LITERAL:
+            found |= {chr(arguments)}
+        elif operation in _SINGLE:
+            matches = _compiler.compile(_parser.SubPattern(_parser.State(), [node])).match
+            found |= {character for character in _CHARACTERS if matches(character)}
+        else:
+            for inner in _inner(operation, arguments):
+                found |= _characters(inner)
     return found
-
-
-def _of_class(members: list[_Node]) -> frozenset[str]:
-    found: frozenset[str] = frozenset()
-    for operation, arguments in members:
-        match operation:
-            case _constants.LITERAL:
-                found |= {chr(arguments)}
-            case _constants.RANGE:
-                found |= {character for character in _CHARACTERS if arguments[0] <= ord(character) <= arguments[1]}
-            case _constants.CATEGORY:
-                expression = re.compile(_CATEGORIES[str(arguments)])
-                found |= {character for character in _CHARACTERS if expression.match(character)}
-    return _CHARACTERS - found if members[0][0] is _constants.NEGATE else found
-
-
-_CATEGORIES = {
-    "CATEGORY_DIGIT": r"\d",
-    "CATEGORY_NOT_DIGIT": r"\D",
-    "CATEGORY_SPACE": r"\s",
-    "CATEGORY_NOT_SPACE": r"\S",
-    "CATEGORY_WORD": r"\w",
-    "CATEGORY_NOT_WORD": r"\W",
-}

@@ -43,9 +43,9 @@ def compile_condition(node: Predicate) -> Condition:
         case Not(operand):
             return _not(compile_condition(operand))
         case And(operands):
-            return _all([compile_condition(operand) for operand in operands])
+            return _joined([compile_condition(operand) for operand in operands], final=False)
         case Or(operands):
-            return _any([compile_condition(operand) for operand in operands])
+            return _joined([compile_condition(operand) for operand in operands], final=True)
         case _:
             assert_never(node)
 
@@ -58,32 +58,20 @@ def _not(operand: Condition) -> Condition:
     return negated
 
 
-def _all(operands: list[Condition]) -> Condition:
-    def conjunction(properties: Properties, parameters: Parameters) -> bool | None:
-        result: bool | None = True
+def _joined(operands: list[Condition], *, final: bool) -> Condition:
+    """Return a conjunction, which False ends, or a disjunction, which True ends."""
+
+    def joined(properties: Properties, parameters: Parameters) -> bool | None:
+        result: bool | None = not final
         for operand in operands:
             truth = operand(properties, parameters)
-            if truth is False:
-                return False
+            if truth is final:
+                return final
             if truth is None:
                 result = None
         return result
 
-    return conjunction
-
-
-def _any(operands: list[Condition]) -> Condition:
-    def disjunction(properties: Properties, parameters: Parameters) -> bool | None:
-        result: bool | None = False
-        for operand in operands:
-            truth = operand(properties, parameters)
-            if truth:
-                return True
-            if truth is None:
-                result = None
-        return result
-
-    return disjunction
+    return joined
 
 
 def _comparison(node: Comparison) -> Condition:

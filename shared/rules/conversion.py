@@ -52,8 +52,14 @@ def converted(value: Value, target: str) -> Value | None:
     try:
         if target in NUMBERS and target != "char":
             return _as_number(value, source, target)
-        conversion = _CONVERSIONS.get(target)
-        return conversion(value, source) if conversion is not None else None
+        if target in TEXTS:
+            text = _text_of(value, source)
+            return None if text is None else values.string(text) if target == "string" else values.symbol(text)
+        if target in _AT_TICKS:
+            ticks = _ticks_of_moment(value, source)
+            return None if ticks is None else _AT_TICKS[target](ticks)
+        is_readable = source in TEXTS and target in _FROM_TEXT
+        return _FROM_TEXT[target](str(value.payload)) if is_readable else None
     except (ValueError, ArithmeticError):
         return None
 
@@ -81,55 +87,13 @@ def _number_in(text: str) -> Number:
     return int(text) if match["fraction"] is None and match["exponent"] is None else Decimal(text.strip())
 
 
-def _as_text(value: Value, source: str) -> Value | None:
-    if source in NUMBERS or source in TEXTS:
-        return values.string(_text_of_number(value) if source not in TEXTS else str(value.payload))
-    match source:
-        case "boolean" | "uuid":
-            return values.string(str(value.payload))
-        case "timestamp" | "datetime-offset":
-            return values.string(_moment_of(ticks_of(value)).isoformat().replace("+00:00", "Z"))
-        case _:
-            return None
-
-
-def _text_of_number(value: Value) -> str:
-    if value.kind == "char":
-        return cast("str", value.payload)
-    number = number_of(value)
-    return repr(number).removesuffix(".0") if isinstance(number, float) else str(number)
-
-
-def _as_symbol(value: Value, source: str) -> Value | None:
-    text = _as_text(value, source)
-    return None if text is None else values.symbol(cast("str", text.payload))
-
-
-def _as_char(value: Value, source: str) -> Value | None:
-    return values.char(cast("str", value.payload)) if source in TEXTS else None
-
-
-def _as_boolean(value: Value, source: str) -> Value | None:
-    text = str(value.payload).strip().lower()
-    return values.boolean(text == "true") if source in TEXTS and text in ("true", "false") else None
-
-
-def _as_uuid(value: Value, source: str) -> Value | None:
-    return values.uuid(UUID(str(value.payload).strip())) if source in TEXTS else None
-
-
-def _as_uri(value: Value, source: str) -> Value | None:
-    return uri(cast("str", value.payload)) if source in TEXTS else None
-
-
-def _as_timestamp(value: Value, source: str) -> Value | None:
-    ticks = _ticks_of_moment(value, source)
-    return None if ticks is None else timestamp_at(ticks)
-
-
-def _as_datetime_offset(value: Value, source: str) -> Value | None:
-    ticks = _ticks_of_moment(value, source)
-    return None if ticks is None else datetime_offset(ticks)
+def _text_of(value: Value, source: str) -> str | None:
+    if source in NUMBERS - {"char"}:
+        number = number_of(value)
+        return repr(number).removesuffix(".0") if isinstance(number, float) else str(number)
+    if source in ("timestamp", "datetime-offset"):
+        return _moment_of(ticks_of(value)).isoformat().replace("+00:00", "Z")
+    return str(value.payload) if source in TEXTS or source in ("char", "boolean", "uuid") else None
 
 
 def _ticks_of_moment(value: Value, source: str) -> int | None:
@@ -147,8 +111,13 @@ def _moment_of(ticks: int) -> datetime:
     return _EPOCH + timedelta(microseconds=(ticks - EPOCH_TICKS) // _TICKS_PER_MICROSECOND)
 
 
-def _as_timespan(value: Value, source: str) -> Value | None:
-    match = _TIMESPAN.fullmatch(str(value.payload)) if source in TEXTS else None
+def _boolean(text: str) -> Value | None:
+    word = text.strip().lower()
+    return values.boolean(word == "true") if word in ("true", "false") else None
+
+
+def _timespan(text: str) -> Value | None:
+    match = _TIMESPAN.fullmatch(text)
     if match is None:
         return None
     days = int(match["only_days"] or match["days"] or 0)
@@ -170,14 +139,11 @@ _INTEGER_VALUES: dict[str, Callable[[int], Value]] = {
     "int": values.int_,
     "long": values.long,
 }
-_CONVERSIONS: dict[str, Callable[[Value, str], Value | None]] = {
-    "string": _as_text,
-    "symbol": _as_symbol,
-    "char": _as_char,
-    "boolean": _as_boolean,
-    "uuid": _as_uuid,
-    "uri": _as_uri,
-    "timestamp": _as_timestamp,
-    "datetime-offset": _as_datetime_offset,
-    "timespan": _as_timespan,
+_FROM_TEXT: dict[str, Callable[[str], Value | None]] = {
+    "char": values.char,
+    "boolean": _boolean,
+    "uuid": lambda text: values.uuid(UUID(text.strip())),
+    "uri": uri,
+    "timespan": _timespan,
 }
+_AT_TICKS = {"timestamp": timestamp_at, "datetime-offset": datetime_offset}

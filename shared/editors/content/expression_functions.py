@@ -12,6 +12,7 @@ from decimal import (
     InvalidOperation,
     Overflow,
 )
+from typing import Any
 
 from jmespath.functions import Functions, signature
 
@@ -29,6 +30,12 @@ _ARITHMETIC = Context(prec=34, rounding=ROUND_HALF_EVEN, traps=[InvalidOperation
 # A rounded number is written with all of its places, so their number must be limited.
 _MOST_PLACES = 1000
 _LARGEST_TEXT = 16 * 2**20
+
+
+def _takes(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator of a function whose arguments are each of one of JMESPath's *types*."""
+    accepted: list[Any] = [{"types": [each]} for each in types]
+    return signature(*accepted)
 
 
 class ExpressionFunctions(Functions):
@@ -73,51 +80,35 @@ class ExpressionFunctions(Functions):
     def _func_to_string(self, value: ExactJson) -> str:
         return value if isinstance(value, str) else write(value).decode()
 
-    @signature({"types": ["number"]})
-    def _func_abs(self, number: int | Decimal) -> int | Decimal:
-        return number.copy_abs() if isinstance(number, Decimal) else abs(number)
+    _func_abs = _takes("number")(lambda _, number: number.copy_abs() if isinstance(number, Decimal) else abs(number))
+    _func_ceil = _takes("number")(lambda _, number: _whole(number, ROUND_CEILING))
+    _func_floor = _takes("number")(lambda _, number: _whole(number, ROUND_FLOOR))
 
-    @signature({"types": ["number"]})
-    def _func_ceil(self, number: int | Decimal) -> int | Decimal:
-        return number.to_integral_value(ROUND_CEILING) if isinstance(number, Decimal) else number
-
-    @signature({"types": ["number"]})
-    def _func_floor(self, number: int | Decimal) -> int | Decimal:
-        return number.to_integral_value(ROUND_FLOOR) if isinstance(number, Decimal) else number
-
-    @signature({"types": ["array-number"]})
+    @_takes("array-number")
     def _func_sum(self, numbers: list[int | Decimal]) -> int | Decimal:
         total: int | Decimal = 0
         for number in numbers:
             total = _computed(_ARITHMETIC.add, int.__add__, total, number)
         return total
 
-    @signature({"types": ["array-number"]})
+    @_takes("array-number")
     def _func_avg(self, numbers: list[int | Decimal]) -> int | Decimal | None:
         return self._func_divide(self._func_sum(numbers), len(numbers)) if numbers else None
 
     # Additional functions: arithmetic
 
-    @signature({"types": ["number"]}, {"types": ["number"]})
-    def _func_add(self, left: int | Decimal, right: int | Decimal) -> int | Decimal:
-        return _computed(_ARITHMETIC.add, int.__add__, left, right)
+    _func_add = _takes("number", "number")(lambda _, *two: _computed(_ARITHMETIC.add, int.__add__, *two))
+    _func_subtract = _takes("number", "number")(lambda _, *two: _computed(_ARITHMETIC.subtract, int.__sub__, *two))
+    _func_multiply = _takes("number", "number")(lambda _, *two: _computed(_ARITHMETIC.multiply, int.__mul__, *two))
 
-    @signature({"types": ["number"]}, {"types": ["number"]})
-    def _func_subtract(self, left: int | Decimal, right: int | Decimal) -> int | Decimal:
-        return _computed(_ARITHMETIC.subtract, int.__sub__, left, right)
-
-    @signature({"types": ["number"]}, {"types": ["number"]})
-    def _func_multiply(self, left: int | Decimal, right: int | Decimal) -> int | Decimal:
-        return _computed(_ARITHMETIC.multiply, int.__mul__, left, right)
-
-    @signature({"types": ["number"]}, {"types": ["number"]})
+    @_takes("number", "number")
     def _func_divide(self, left: int | Decimal, right: int | Decimal) -> int | Decimal:
         quotient = _ARITHMETIC.divide(Decimal(left), Decimal(right))
         exponent = quotient.as_tuple().exponent
         is_whole = isinstance(exponent, int) and exponent == 0
         return int(quotient) if is_whole else quotient
 
-    @signature({"types": ["number"]}, {"types": ["number"]})
+    @_takes("number", "number")
     def _func_round(self, number: int | Decimal, places: int | Decimal) -> int | Decimal:
         if not isinstance(places, int) or not 0 <= places <= _MOST_PLACES:
             raise MessageRejected(
@@ -131,16 +122,14 @@ class ExpressionFunctions(Functions):
 
     # Objects
 
-    @signature({"types": ["object"]}, {"types": ["array-string"]})
+    _func_items = _takes("object")(lambda _, value: [[name, each] for name, each in value.items()])
+
+    @_takes("object", "array-string")
     def _func_omit(self, value: dict[str, ExactJson], names: list[str]) -> ExactJson:
         left_out = frozenset(names)
         return {name: each for name, each in value.items() if name not in left_out}
 
-    @signature({"types": ["object"]})
-    def _func_items(self, value: dict[str, ExactJson]) -> ExactJson:
-        return [[name, each] for name, each in value.items()]
-
-    @signature({"types": ["array-array"]})
+    @_takes("array-array")
     def _func_from_items(self, pairs: list[list[ExactJson]]) -> ExactJson:
         made: dict[str, ExactJson] = {}
         for pair in pairs:
@@ -155,23 +144,12 @@ class ExpressionFunctions(Functions):
 
     # Texts
 
-    @signature({"types": ["string"]})
-    def _func_lower(self, text: str) -> str:
-        return text.lower()
+    _func_lower = _takes("string")(lambda _, text: text.lower())
+    _func_upper = _takes("string")(lambda _, text: text.upper())
+    _func_trim = _takes("string")(lambda _, text: text.strip())
+    _func_split = _takes("string", "string")(lambda _, text, separator: [*text.split(separator)])
 
-    @signature({"types": ["string"]})
-    def _func_upper(self, text: str) -> str:
-        return text.upper()
-
-    @signature({"types": ["string"]})
-    def _func_trim(self, text: str) -> str:
-        return text.strip()
-
-    @signature({"types": ["string"]}, {"types": ["string"]})
-    def _func_split(self, text: str, separator: str) -> ExactJson:
-        return [*text.split(separator)]
-
-    @signature({"types": ["string"]}, {"types": ["string"]}, {"types": ["string"]})
+    @_takes("string", "string", "string")
     def _func_replace(self, text: str, old: str, new: str) -> str:
         size = len(text) + (len(new) - len(old)) * text.count(old)
         if size > max(_LARGEST_TEXT, len(text)):
@@ -180,7 +158,7 @@ class ExpressionFunctions(Functions):
 
     # The message
 
-    @signature({"types": ["string"]})
+    @_takes("string")
     def _func_property(self, name: str) -> ExactJson:
         if self.message is None:
             raise MessageRejected(FAILED, "property() is not available without a message")
@@ -188,6 +166,10 @@ class ExpressionFunctions(Functions):
             return _as_json(name, RuleProperties(self.message).named(name))
         except KeyError as error:
             raise MessageRejected(FAILED, "property() got the name of an unknown broker property") from error
+
+
+def _whole(number: int | Decimal, rounding: str) -> int | Decimal:
+    return number.to_integral_value(rounding) if isinstance(number, Decimal) else number
 
 
 def _computed(
