@@ -1,5 +1,5 @@
 """
-JSON (RFC 8259), read more strictly than by the standard library.
+JSON (RFC 8259), read more strictly than by the standard library, and written with every digit of its numbers.
 
 Rejected is what two readers could understand differently: a byte order mark, NaN and Infinity, duplicate names.
 """
@@ -7,11 +7,14 @@ Rejected is what two readers could understand differently: a byte order mark, Na
 import json
 import re
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
+
+import msgspec
 
 from shared.errors import MessageRejected
 
 NOT_JSON = "NotJson"
+NOT_WRITABLE = "NotWritable"
 
 type Json = dict[str, Json] | list[Json] | str | int | float | bool | None
 type ExactJson = dict[str, ExactJson] | list[ExactJson] | str | int | Decimal | bool | None
@@ -68,6 +71,29 @@ _SIGNED_ZERO_DECODER = json.JSONDecoder(
     parse_constant=_refuse_constant,
     object_pairs_hook=_object,
 )
+
+# The standard library writes a Decimal as a float or not at all.
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def write(value: ExactJson) -> bytes:
+    """Return the text of *value*, without white space; raises MessageRejected for values that JSON does not have."""
+    try:
+        return _ENCODER.encode(value)
+    except RecursionError as error:
+        raise MessageRejected(NOT_WRITABLE, "the result is nested too deeply to be written as JSON") from error
+    except UnicodeEncodeError:
+        # The text of the error quotes the string.
+        problem = "the result has half a character (a lone surrogate) in a text, which UTF-8 cannot encode"
+        raise MessageRejected(NOT_WRITABLE, problem) from None
+    except (TypeError, ValueError) as error:
+        # An integer with thousands of digits, or a value of another type.
+        raise MessageRejected(NOT_WRITABLE, "the result has a value that JSON cannot represent") from error
+
+
+def is_number(value: object) -> TypeGuard[int | Decimal]:
+    """Return whether *value* is a JSON number."""
+    return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
 
 
 _NET = (b"http://schemas.microsoft.com/2003/10/Serialization/", b"http://schemas.datacontract.org/")

@@ -34,8 +34,7 @@ from uuid import UUID
 from shared.amqp import values
 from shared.amqp.codec import plain
 from shared.amqp.values import Value
-from shared.codecs.json import ExactJson, read_exact
-from shared.codecs.json_writing import write
+from shared.codecs.json import ExactJson, read_exact, write
 from shared.editors.content.body import content_of, put_content
 from shared.errors import MessageRejected
 from shared.message.message import Message

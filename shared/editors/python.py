@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema
 
@@ -63,13 +63,11 @@ def load_function(name: object, info: ValidationInfo) -> "OwnFunction":
     return OwnFunction(name, function)
 
 
-class OwnFunction:
+class OwnFunction(NamedTuple):
     """A user's function, and its name in the task file."""
 
-    def __init__(self, name: str, function: Callable[[Message], object]) -> None:
-        """Remember both."""
-        self.name = name
-        self.call = function
+    name: str
+    call: Callable[[Message], object]
 
 
 class PythonStep(Step):

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from shared.codecs.json import ExactJson, read_exact
-from shared.codecs.json_writing import write
+from shared.codecs.json import ExactJson, read_exact, write
 from shared.editors.content.body import content_of, put_content
 from shared.editors.content.flattening import flatten
 from shared.editors.options import MessageStep, Strict

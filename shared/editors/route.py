@@ -9,8 +9,7 @@ from pydantic import Field, field_validator
 
 from shared.amqp import map_section
 from shared.amqp.values import Value, boolean, double, long, string, timestamp
-from shared.codecs.json import ExactJson, read_exact
-from shared.codecs.json_writing import is_number
+from shared.codecs.json import ExactJson, is_number, read_exact
 from shared.editors.content.body import content_of
 from shared.editors.options import ExpressionText, MessageStep, Strict
 from shared.editors.ordering import FreeName

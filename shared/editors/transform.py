@@ -5,8 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from shared.codecs.json import read_exact
-from shared.codecs.json_writing import write
+from shared.codecs.json import read_exact, write
 from shared.editors.content.body import content_of, put_content
 from shared.editors.options import ExpressionText, MediaType, MessageStep, Strict
 from shared.errors import MessageRejected

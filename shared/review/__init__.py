@@ -17,9 +17,8 @@ from shared.review import (
     sessions,
     sources,
 )
-from shared.review.checks import CHECKS, Check, Severity
+from shared.review.checks import CHECKS, Check, Finding, Severity
 from shared.review.entities import Entities, Namespace
-from shared.review.findings import Finding
 from shared.review.host_file import HostFile
 from shared.review.network import Network
 from shared.tasks.files import Configuration

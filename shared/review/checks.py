@@ -1,5 +1,5 @@
 """
-All checks of a review, with severity, meaning and remedy; docs/reference/checks.md shows this table.
+Findings, and all checks of a review with severity, meaning and remedy; docs/reference/checks.md shows this table.
 
 An error is certain to make messages loop, get lost or stay behind, whatever they contain; everything else is a warning.
 """
@@ -7,6 +7,8 @@ An error is certain to make messages loop, get lost or stay behind, whatever the
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+
+from shared.errors import Problem
 
 
 class Severity(StrEnum):
@@ -31,6 +33,24 @@ class Check:
         self.name = name.lower().replace("_", "-")
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A finding: the check, the place, and what is wrong there."""
+
+    check: Check
+    path: str
+    seen: str
+
+    @property
+    def problem(self) -> Problem:
+        """Return the finding as a problem of the configuration, with the remedy of its check as the hint."""
+        return Problem(self.path, self.seen, self.check.remedy)
+
+    def __str__(self) -> str:
+        """Return the finding in one line: severity and name of the check, place, what is wrong, how to fix it."""
+        return f"{self.check.severity} {self.check.name}: {self.problem}"
+
+
 _error, _warning = partial(Check, severity=Severity.ERROR), partial(Check, severity=Severity.WARNING)
 _error_of_entities, _warning_of_entities = partial(_error, needs_entities=True), partial(_warning, needs_entities=True)
 
@@ -39,7 +59,6 @@ class Checks:
     """The checks, each with its meaning and its remedy."""
 
     # Loops
-
     ENDLESS_LOOP = _error(
         "Messages come back to an entity where they were and are copied again, endlessly: no task on the path "
         "prevents loops, and no rule stops messages that were copied before.",
@@ -100,7 +119,6 @@ class Checks:
     )
 
     # Rules
-
     RULE_NEVER_TRUE = _error(
         "No message can satisfy the rule of the source, so the task copies nothing.",
         "fix the condition; a comparison with a missing property or with another type is unknown, never true",
@@ -135,7 +153,6 @@ class Checks:
     )
 
     # Routes
-
     UNREACHABLE_ROUTE = _warning(
         "No message can reach this route, because the routes before it take all messages that could satisfy it.",
         "move it before them, or remove it",
@@ -150,7 +167,6 @@ class Checks:
     )
 
     # Sources and rejects
-
     COMPETING_TASKS = _error(
         "Two tasks receive from the same queue, subscription or consumer group, so each gets only some of the "
         "messages.",
@@ -193,7 +209,6 @@ class Checks:
     )
 
     # Sessions
-
     SESSIONS_MISMATCH = _error_of_entities(
         "`sessions` in the task does not match the source, so the host cannot receive from it.",
         "set `sessions` to the value that the entity has",
@@ -228,7 +243,6 @@ class Checks:
     )
 
     # Time to live
-
     EXPIRED_DEAD_LETTERS = _error(
         "Messages do not expire in a dead-letter queue, but their time to live still runs. `ttl: remaining` "
         "completes, unsent, every message that expired before or waited there longer than its time to live.",
@@ -245,7 +259,6 @@ class Checks:
     )
 
     # Deliveries
-
     FEW_DELIVERIES = _warning_of_entities(
         "An outage of three days moves messages into the source's dead-letter queue: each delivery that fails counts, "
         "and lasts as long as `limits.hold`. It lasts one lock if several functions of the app take from sessions, "
@@ -293,7 +306,6 @@ class Checks:
     )
 
     # Output bindings
-
     BINDING_WITHOUT_SESSION = _error_of_entities(
         "An output binding cannot set a session id, so an entity that requires sessions refuses everything.",
         "send to an entity without sessions, or with the SDK: remove `via: binding`",
@@ -322,7 +334,6 @@ class Checks:
     )
 
     # Heartbeats
-
     HEARTBEAT_NOT_HIDDEN = _error_of_entities(
         "The topic gets heartbeats, and a subscription that no task reads selects them: its application gets messages "
         "that are not meant for it.",
@@ -334,7 +345,6 @@ class Checks:
     )
 
     # Editors
-
     SLOW_PATTERN = _warning(
         "A text of some dozen characters, which a sender can choose, takes this regular expression longer than a "
         "message may take (`limits.edit_time`). Good messages may be rejected as well.",
@@ -343,7 +353,6 @@ class Checks:
     )
 
     # The host
-
     HOLD_NEAR_TIMEOUT = _error(
         "The task may hold a batch for as long as the host lets a function run. At `functionTimeout` the host kills "
         "the worker process with all tasks that run in it, and their batches are delivered again.",

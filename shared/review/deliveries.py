@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from math import ceil
 
-from shared.review.checks import Checks
+from shared.review.checks import Checks, Finding
 from shared.review.entities import Queue, Subscription, Topic
-from shared.review.findings import Finding
 from shared.review.known_properties import MESSAGE_ID, assigned
 from shared.review.network import Network
 from shared.tasks.models import TaskFile

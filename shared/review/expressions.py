@@ -14,8 +14,7 @@ from typing import Any
 
 from shared.editors.content.ecma_patterns import python_pattern
 from shared.editors.validate import ValidateStep
-from shared.review.checks import Checks
-from shared.review.findings import Finding
+from shared.review.checks import Checks, Finding
 from shared.review.network import Network
 
 

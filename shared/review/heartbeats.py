@@ -6,9 +6,8 @@ from shared.message.arrival import Arrival, Origin
 from shared.message.heartbeat import ENTITY, Heartbeat
 from shared.message.message import Message
 from shared.message.rule_properties import RuleProperties
-from shared.review.checks import Checks
+from shared.review.checks import Checks, Finding
 from shared.review.entities import Subscription
-from shared.review.findings import Finding
 from shared.review.network import Network
 from shared.rules import RuleSet
 from shared.tasks.heartbeats import heartbeat_targets, heartbeat_topics

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from shared.review.checks import Checks
-from shared.review.findings import Finding
+from shared.review.checks import Checks, Finding
 from shared.review.network import Network
 from shared.tasks.models import TaskFile
 

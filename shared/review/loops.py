@@ -9,9 +9,8 @@ several times, and every rule sees the properties that rules and stamps have set
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from shared.review.checks import Checks
+from shared.review.checks import Checks, Finding
 from shared.review.edited_facts import is_history
-from shared.review.findings import Finding
 from shared.review.network import Network, mark_keys
 from shared.review.paths import Edge, Node, Passage
 from shared.rules import parse_action

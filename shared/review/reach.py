@@ -8,8 +8,7 @@ entity that only the second run reaches is cut off by loop prevention or by a ma
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from shared.review.checks import Check, Checks
-from shared.review.findings import Finding
+from shared.review.checks import Check, Checks, Finding
 from shared.review.known_properties import Unknown
 from shared.review.network import Network, compact
 from shared.review.paths import Node, Passage, Stop

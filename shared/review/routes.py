@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from shared.editors.claim_restore import ClaimRestoreStep
 from shared.editors.transcode import TranscodeStep
-from shared.review.checks import Checks
-from shared.review.findings import Finding
+from shared.review.checks import Checks, Finding
 from shared.review.known_properties import MESSAGE_ID, Facts, assigned, satisfied, unsatisfied
 from shared.review.network import Network
 from shared.rules import parse_filter

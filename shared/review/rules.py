@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from shared.amqp.values import Value
 from shared.editors.filter import FilterStep
 from shared.editors.properties import PropertiesStep
-from shared.review.checks import Checks
-from shared.review.findings import Finding
+from shared.review.checks import Checks, Finding
 from shared.review.known_properties import Facts, Key, assigned, key_of, satisfied
 from shared.review.network import Network, mark_keys
 from shared.rules import (

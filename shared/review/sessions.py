@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from shared.review.checks import Checks
+from shared.review.checks import Checks, Finding
 from shared.review.edited_facts import after_editor, filter_of
-from shared.review.findings import Finding
 from shared.review.known_properties import PARTITION_KEY, SESSION_ID, Facts, Unknown, assigned, satisfied, unsatisfied
 from shared.review.network import Network
 from shared.rules import parse_filter

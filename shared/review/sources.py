@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from shared.review.checks import Checks
-from shared.review.findings import Finding
+from shared.review.checks import Checks, Finding
 from shared.review.network import Network
 from shared.tasks.models import TaskFile
 from shared.tasks.routes import Target

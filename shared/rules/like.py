@@ -4,7 +4,7 @@ import functools
 import re
 from collections.abc import Callable
 
-from shared.rules.cursor import MAX_CHARACTERS
+from shared.rules.lexer import MAX_CHARACTERS
 
 # Returns None for a text that does not match.
 type Test = Callable[[str], object]

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, cast
 
 from shared.amqp import values
 from shared.amqp.values import Value
-from shared.rules.cursor import Cursor
 from shared.rules.errors import RuleEvaluationError
-from shared.rules.lexer import Kind, Token
+from shared.rules.lexer import Cursor, Kind, Token
 from shared.rules.like import matcher
 from shared.rules.properties import SYSTEM_PROPERTIES
 from shared.rules.statements import system_value

@@ -5,8 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.codecs.json import read_exact
-from shared.codecs.json_writing import write
+from shared.codecs.json import read_exact, write
 from shared.editors.content.expression import Expression
 from shared.editors.content.flattening import flatten
 from shared.editors.python import OwnFunction, Python

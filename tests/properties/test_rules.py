@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.amqp import values
 from shared.rules import RuleEvaluationError, RuleSyntaxError, SqlFilter, parse_action, parse_filter
-from shared.rules.cursor import MAX_CHARACTERS
+from shared.rules.lexer import MAX_CHARACTERS
 from shared.rules.properties import SYSTEM_PROPERTIES
 from shared.rules.rule import Action
 from shared.rules.syntax import (

@@ -17,8 +17,7 @@ from typing import Any
 from jmespath.functions import Functions, signature
 
 from shared.amqp.values import Value
-from shared.codecs.json import ExactJson
-from shared.codecs.json_writing import is_number, write
+from shared.codecs.json import ExactJson, is_number, write
 from shared.editors.content.flattening import flatten
 from shared.errors import MessageRejected
 from shared.message.message import Message

@@ -2,7 +2,7 @@ import pytest
 
 from shared.amqp import values
 from shared.rules import RuleSyntaxError, parse_action, parse_filter
-from shared.rules.cursor import MAX_CHARACTERS, MAX_NESTING
+from shared.rules.lexer import MAX_CHARACTERS, MAX_NESTING
 from shared.rules.parser import MAX_STATEMENTS
 from shared.rules.syntax import (
     And,
