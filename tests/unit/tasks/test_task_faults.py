@@ -9,276 +9,124 @@ import pytest
 from shared.tasks.steps import STEPS
 from tests.unit.tasks.task_files import REJECTS, TASK
 
-SOURCE = "queue: orders}\nroutes"
-ROUTES = "routes:\n  - target: {connection: east, queue: orders}"
+QUEUE, HUB = "connection: west, queue: orders", "connection: hub-west, hub: h"
+ENVELOPES = f"{QUEUE}, from: envelope"
+THROUGHPUT = "throughput: {round_trip: PT0.08S"
 
-# One fault each: the text in the good task, its replacement, the path of the problem, its text, the hint.
-FAULTS = [
+
+def task(more: str = "", *, source: str = QUEUE, target: str = "connection: east, queue: orders") -> str:
+    return f"task: copy\nsource: {{{source}}}\nroutes:\n  - target: {{{target}}}\n{more}"
+
+
+# One fault each: the task, the path of the problem, its text, the hint.
+FAULTS: list[tuple[str, ...]] = [
+    (task(source=f"{QUEUE}, dead_lettr: true"), "source.dead_lettr", "unknown key", "did you mean 'dead_letter'?"),
+    (task("route: []"), "route", "unknown key", "did you mean 'routes'?"),
+    (task("zzz: 1"), "zzz", "unknown key"),
+    (task("loop_prevention: {max_hop: 3}"), "loop_prevention.max_hop", "unknown key", "did you mean 'max_hops'?"),
+    (task("loop_prevention: {max_hops: 0}"), "loop_prevention.max_hops", "is 0, expected at least 1"),
+    (task("loop_prevention: {max_hops: '3'}"), "loop_prevention.max_hops", "is '3', expected a whole number"),
+    (task("loop_prevention: on"), "loop_prevention", "is true, expected off"),
+    (task("ttl: kep"), "ttl", "is 'kep', expected 'keep' or 'remaining'"),
+    (task("ttl: {stamp: PT0S}"), "ttl.stamp", "expected more than PT0S"),
+    (task("limits: {edit_time: PT0.001S}"), "limits.edit_time", "is PT0.001S, expected at least PT0.01S"),
+    (task("ttl: {stamp: P50D}"), "ttl.stamp", "expected at most 49 days"),
+    (TASK.replace("copy", "1copy"), "task", "is '1copy', expected a letter, then letters, digits"),
+    (TASK.replace("task: copy\n", ""), "task", "is missing"),
+    (task(source="connection: west"), "source", "names no entity, expected one of queue"),
+    (task(source="connection: west, queue: a, topic: b"), "source", "names queue and topic, expected one of"),
+    (task(source="connection: west, topic: a"), "source", "has only one of topic and subscription"),
+    (task(source=f"{QUEUE}, consumer_group: g"), "source", "has consumer_group"),
+    (task(source=f"{QUEUE}, sessions: 1"), "source.sessions", "is 1, expected true or false"),
+    (task(source=f"{QUEUE}, dead_letter: 2"), "source.dead_letter", "is 2, expected true or false or 'transfer'"),
+    (task(source="connection: west, queue: 5"), "source.queue", "expected text"),
+    (task(source="connection: west, queue: '%A%'"), "source", "has % in queue, expected the name itself"),
+    (task(REJECTS, source=f"{QUEUE}, dead_letter: true, sessions: true"), "source", "has sessions and dead_letter"),
+    (task(source=f"{QUEUE}, rule: {{filter: a = 1}}"), "source", "has a rule, expected only for a subscription"),
+    (task(source=f"{QUEUE}, dead_letter: true"), "", "has no rejects"),
+    (task(source=HUB), "", "has no rejects"),
+    (TASK.replace(f"{{{QUEUE}}}", "[west, orders]"), "source", "expected a mapping"),
+    (TASK.replace("west", "wets"), "source.connection", "unknown connection 'wets'", "did you mean 'west'?"),
     (
-        SOURCE,
-        "queue: orders, dead_lettr: true}\nroutes",
-        "source.dead_lettr",
-        "unknown key",
-        "did you mean 'dead_letter'?",
-    ),
-    ("task: copy", "task: copy\nroute: []", "route", "unknown key", "did you mean 'routes'?"),
-    ("task: copy", "task: copy\nzzz: 1", "zzz", "unknown key", ""),
-    (
-        "task: copy",
-        "task: copy\nloop_prevention: {max_hop: 3}",
-        "loop_prevention.max_hop",
-        "unknown key",
-        "did you mean 'max_hops'?",
-    ),
-    (
-        "task: copy",
-        "task: copy\nloop_prevention: {max_hops: 0}",
-        "loop_prevention.max_hops",
-        "is 0, expected at least 1",
-        "",
-    ),
-    (
-        "task: copy",
-        "task: copy\nloop_prevention: {max_hops: '3'}",
-        "loop_prevention.max_hops",
-        "is '3', expected a whole number",
-        "",
-    ),
-    ("task: copy", "task: copy\nloop_prevention: on", "loop_prevention", "is true, expected off", ""),
-    ("task: copy", "task: copy\nttl: kep", "ttl", "is 'kep', expected 'keep' or 'remaining'", ""),
-    ("task: copy", "task: copy\nttl: {stamp: PT0S}", "ttl.stamp", "expected more than PT0S", ""),
-    (
-        "task: copy",
-        "task: copy\nlimits: {edit_time: PT0.001S}",
-        "limits.edit_time",
-        "is PT0.001S, expected at least PT0.01S",
-        "",
-    ),
-    ("task: copy", "task: copy\nttl: {stamp: P50D}", "ttl.stamp", "expected at most 49 days", ""),
-    ("task: copy", "task: 1copy", "task", "is '1copy', expected a letter, then letters, digits", ""),
-    ("task: copy\n", "", "task", "is missing", ""),
-    (SOURCE, "}\nroutes", "source", "names no entity, expected one of queue", ""),
-    (SOURCE, "queue: a, topic: b}\nroutes", "source", "names queue and topic, expected one of", ""),
-    (SOURCE, "topic: a}\nroutes", "source", "has only one of topic and subscription", ""),
-    (SOURCE, "queue: a, consumer_group: g}\nroutes", "source", "has consumer_group", ""),
-    (SOURCE, "queue: a, sessions: 1}\nroutes", "source.sessions", "is 1, expected true or false", ""),
-    (
-        SOURCE,
-        "queue: a, dead_letter: 2}\nroutes",
-        "source.dead_letter",
-        "is 2, expected true or false or 'transfer'",
-        "",
-    ),
-    (SOURCE, "queue: 5}\nroutes", "source.queue", "expected text", ""),
-    (SOURCE, "queue: '%ORDERS%'}\nroutes", "source", "has % in queue, expected the name itself", ""),
-    (
-        SOURCE,
-        "queue: a, dead_letter: true, sessions: true}\n" + REJECTS + "routes",
-        "source",
-        "has sessions and dead_letter",
-        "",
-    ),
-    (SOURCE, "queue: a, rule: {filter: a = 1}}\nroutes", "source", "has a rule, expected only for a subscription", ""),
-    (SOURCE, "queue: a, dead_letter: true}\nroutes", "", "has no rejects", ""),
-    ("source: {connection: west, queue: orders}", "source: {connection: hub-west, hub: h}", "", "has no rejects", ""),
-    ("source: {connection: west, queue: orders}", "source: [west, orders]", "source", "expected a mapping", ""),
-    (
-        "source: {connection: west",
-        "source: {connection: wets",
-        "source.connection",
-        "unknown connection 'wets'",
-        "did you mean 'west'?",
-    ),
-    (
-        "target: {connection: east",
-        "target: {connection: nowhere",
+        TASK.replace("east", "nowhere"),
         "routes[0].target.connection",
         "unknown connection 'nowhere'",
         "connections.yaml has west, east, hub-west",
     ),
     (
-        "target: {connection: east",
-        "target: {connection: hub-west",
+        TASK.replace("east", "hub-west"),
         "routes[0].target.connection",
         "'hub-west' is of kind event-hubs, expected service-bus",
-        "",
     ),
+    (TASK.replace("west", "hub-west"), "source.connection", "'hub-west' is of kind event-hubs, expected service-bus"),
     (
-        "source: {connection: west",
-        "source: {connection: hub-west",
-        "source.connection",
-        "'hub-west' is of kind event-hubs, expected service-bus",
-        "",
-    ),
-    (
-        SOURCE,
-        "hub: h}\n" + REJECTS + "routes",
+        task(REJECTS, source="connection: west, hub: h"),
         "source.connection",
         "'west' is of kind service-bus, expected event-hubs",
-        "",
     ),
-    (ROUTES, "routes: []", "routes", "expected at least one item", ""),
-    (ROUTES, "routes: {}", "routes", "expected a list", ""),
+    (TASK[: TASK.index("\n  -")] + " []", "routes", "expected at least one item"),
+    (TASK[: TASK.index("\n  -")] + " {}", "routes", "expected a list"),
+    (task(target="connection: east"), "routes[0].target", "expected one of queue, topic, hub and address"),
+    (task(target=f"{HUB}, queue: orders"), "routes[0].target", "expected one of queue, topic, hub and address"),
     (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: east}",
-        "routes[0].target",
-        "expected one of queue, topic, hub and address",
-        "",
-    ),
-    (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: hub-west, hub: h, queue: orders}",
-        "routes[0].target",
-        "expected one of queue, topic, hub and address",
-        "",
-    ),
-    (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: east, hub: h}",
+        task(target="connection: east, hub: h"),
         "routes[0].target.connection",
         "'east' is of kind service-bus, expected event-hubs",
-        "",
     ),
     (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: east, queue: orders, partition: 3}",
+        task(target="connection: east, queue: orders, partition: 3"),
         "routes[0].target",
         "has a partition, expected only for a hub",
-        "",
     ),
     (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: hub-west, hub: h, partition: keep}",
+        task(target=f"{HUB}, partition: keep"),
         "",
         "has `partition: keep`, expected a hub as the source: other messages have no partition",
-        "",
     ),
-    (SOURCE, "queue: a, partitions: [0]}\nroutes", "source", "has partitions, expected only for a hub", ""),
+    (task(source=f"{QUEUE}, partitions: [0]"), "source", "has partitions, expected only for a hub"),
+    (task(REJECTS, source=f"{HUB}, partitions: [0]"), "source", "with a consumer_group other than $Default"),
     (
-        "source: {connection: west, queue: orders}",
-        "source: {connection: hub-west, hub: h, partitions: [0]}\n" + REJECTS,
-        "source",
-        "with a consumer_group other than $Default",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "source: {connection: hub-west, hub: h, consumer_group: g, partitions: []}\n" + REJECTS,
+        task(REJECTS, source=f"{HUB}, consumer_group: g, partitions: []"),
         "source.partitions",
         "expected at least one item",
-        "",
     ),
+    (task(target="connection: west, queue: Orders"), "", "sends to its own source"),
+    (task(REJECTS + "lanes: 2", source=HUB), "", "has lanes for a hub"),
+    (task("lanes: 2", source=ENVELOPES), "", "has lanes and no sessions"),
+    (task(REJECTS + "dispatch: single", source=HUB), "", "has `dispatch: single` for a hub"),
+    (task("lanes: 2\ndispatch: single"), "", "has lanes and `dispatch: single`"),
+    (task("dispatch: single", source=ENVELOPES), "", "has `dispatch: single` and no sessions"),
     (
-        "target: {connection: east, queue: orders}",
-        "target: {connection: west, queue: Orders}",
-        "",
-        "sends to its own source",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "lanes: 2\nsource: {connection: hub-west, hub: h}\n" + REJECTS,
-        "",
-        "has lanes for a hub",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "lanes: 2\nsource: {connection: west, queue: orders, from: envelope}",
-        "",
-        "has lanes and no sessions",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "dispatch: single\nsource: {connection: hub-west, hub: h}\n" + REJECTS,
-        "",
-        "has `dispatch: single` for a hub",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "dispatch: single\nlanes: 2\nsource: {connection: west, queue: orders}",
-        "",
-        "has lanes and `dispatch: single`",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "dispatch: single\nsource: {connection: west, queue: orders, from: envelope}",
-        "",
-        "has `dispatch: single` and no sessions",
-        "",
-    ),
-    (
-        "routes:",
-        "dispatch: single\nroutes:\n  - {via: binding, target: {connection: east, queue: other}}",
+        TASK.replace("- target", "- via: binding\n    target") + "dispatch: single",
         "",
         "has `dispatch: single` and `via: binding`",
-        "",
     ),
+    (task(REJECTS + THROUGHPUT + "}", source=HUB), "", "has throughput for a hub"),
+    (task(THROUGHPUT + "}", source=ENVELOPES), "", "has throughput and no sessions"),
+    (task(THROUGHPUT + "}", source=f"{QUEUE}, sessions: true"), "", "has no throughput.sessions"),
+    (task(THROUGHPUT + ", sessions: 3}"), "", "has throughput.sessions, and its source has none"),
     (
-        "source: {connection: west, queue: orders}",
-        "throughput: {round_trip: PT0.08S}\nsource: {connection: hub-west, hub: h}\n" + REJECTS,
-        "",
-        "has throughput for a hub",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "throughput: {round_trip: PT0.08S}\nsource: {connection: west, queue: orders, from: envelope}",
-        "",
-        "has throughput and no sessions",
-        "",
-    ),
-    (
-        "source: {connection: west, queue: orders}",
-        "throughput: {round_trip: PT0.08S}\nsource: {connection: west, queue: orders, sessions: true}",
-        "",
-        "has no throughput.sessions",
-        "",
-    ),
-    (
-        "task: copy",
-        "task: copy\nthroughput: {round_trip: PT0.08S, sessions: 3}",
-        "",
-        "has throughput.sessions, and its source has none",
-        "",
-    ),
-    (
-        "task: copy",
-        "task: copy\nthroughput: {round_trip: 80 millis}",
+        task("throughput: {round_trip: 80 millis}"),
         "throughput.round_trip",
         "expected a duration, such as 30s, 5m or PT0.08S",
-        "",
     ),
+    (task(f"rejects: {{{QUEUE}}}"), "", "sends to its own source"),
     (
-        "task: copy",
-        "task: copy\nrejects: {connection: west, queue: orders}",
-        "",
-        "sends to its own source",
-        "",
-    ),
-    (
-        "- target: {connection: east",
-        "- when: sys.Prio > 5\n    target: {connection: east",
+        TASK.replace("- target", "- when: sys.Prio > 5\n    target"),
         "routes[0].when",
         "names sys.Prio, expected one of",
-        "",
     ),
-    ("task: copy", "task: copy\neditors: [{filter: 5}]", "editors[0].filter", "expected text", ""),
+    (task("editors: [{filter: 5}]"), "editors[0].filter", "expected text"),
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[2]}: {fault[3]}")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[1]}: {fault[2]}")
 def test_every_fault_is_reported_with_its_place(problems: Callable[..., Any], fault: tuple[str, ...]) -> None:
-    good, bad, path, problem, hint = fault
-    assert good in TASK
-    (found,) = problems(copy=TASK.replace(good, bad, 1))
+    text, path, problem, *hint = fault
+    (found,) = problems(copy=text)
     assert found[0] == ("tasks/copy.yaml" + (f": {path}" if path else ""))
     assert problem in found[1]
-    assert found[2] == hint
+    assert found[2] == "".join(hint)
 
 
 def test_invalid_rule_is_reported_with_a_mark_below_the_fault(problems: Callable[..., Any]) -> None:
