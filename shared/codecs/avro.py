@@ -16,9 +16,8 @@ from typing import override
 import fastavro
 from fastavro.read import LOGICAL_READERS
 
-from shared.codecs.avro_depth import NOT_AVRO, DepthCheck, Shape
 from shared.codecs.avro_scalars import Mismatch, Schema
-from shared.codecs.avro_values import converter
+from shared.codecs.avro_types import NOT_AVRO, AvroTypes
 from shared.codecs.plain import Plain, not_writable
 from shared.codecs.plain_json import PlainJson
 from shared.errors import MessageRejected
@@ -47,9 +46,7 @@ class AvroSchema:
             self.parsed = fastavro.parse_schema(written, named)
             # It removes the parts of the given schema that are not canonical.
             canonical = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(copy.deepcopy(written)))
-            self._convert = converter(self.parsed, named)
-            self._shape = Shape(self.parsed, named)
-            self._depth_check = DepthCheck(self.parsed, named)
+            self._types = AvroTypes(self.parsed, named)
             self.fingerprint = bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
         except Exception as error:
             # The library raises errors of many types.
@@ -67,18 +64,18 @@ class AvroSchema:
         Raises MessageRejected if they are more than *most*, or nested too deeply. A body that cannot become so many is
         not walked through.
         """
-        possible = count + (len(content) + count) * self._shape.values_per_byte
-        if possible <= most and not self._shape.contains_itself:
+        possible = count + (len(content) + count) * self._types.values_per_byte
+        if possible <= most and not self._types.contains_itself:
             return possible
         try:
-            return self._depth_check.check(content, count, most)
+            return self._types.walk(content, count, most)[1]
         except ValueError:
             raise _not_of_the_schema() from None
 
     def pieces(self, content: bytes, count: int, most: int) -> list[bytes]:
         """Return the bytes of each of the *count* values in *content*; raises as `count`."""
         try:
-            ends = self._depth_check.ends(content, count, most)
+            ends, _ = self._types.walk(content, count, most)
         except ValueError:
             raise _not_of_the_schema() from None
         return [content[start:end] for start, end in pairwise((0, *ends))]
@@ -104,7 +101,7 @@ class AvroSchema:
     def write(self, value: Plain) -> bytes:
         """Return *value* as Avro; raises MessageRejected if it does not match the schema."""
         try:
-            datum = self._convert(value)
+            datum = self._types.convert(value)
         except Mismatch as error:
             raise MessageRejected("SchemaViolated", f"${error.path}: {error.problem}") from error
         except RecursionError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import md5
 
 from shared.codecs.avro import MOST_VALUES, Avro, AvroSchema, embedded_schema
-from shared.codecs.avro_depth import NOT_AVRO, read_long
+from shared.codecs.avro_types import NOT_AVRO, read_long
 from shared.codecs.compression import Limits, decompressor, inflate
 from shared.codecs.plain import Plain
 from shared.errors import MessageRejected

@@ -18,7 +18,7 @@ from shared.amqp.codec import plain
 from shared.amqp.values import NULL, Malformed, Value, binary, boolean, double, long, string
 from shared.codecs.avro import AvroSchema
 from shared.codecs.avro_container import open_container, read_container, single_values, write_container
-from shared.codecs.avro_depth import NOT_AVRO
+from shared.codecs.avro_types import NOT_AVRO
 from shared.codecs.json import read
 from shared.codecs.json_spans import entries, first_value
 from shared.editors.content.body import content_of
