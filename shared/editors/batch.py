@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import blake2b
 from typing import Annotated
@@ -66,22 +67,12 @@ class BatchStep(Step):
 type _Properties = Mapping[str, bytes]
 
 
+@dataclass
 class _Group:
-    """An envelope that is being filled."""
+    """An envelope that is being filled: its messages by their index, with their properties."""
 
-    def __init__(self, size: int) -> None:
-        """Begin without messages; *size* is that of the empty envelope."""
-        self.members: list[int] = []
-        self.entries: list[Entry] = []
-        self.properties: list[_Properties] = []
-        self.size = size
-
-    def add(self, index: int, entry: Entry, properties: _Properties) -> None:
-        """Add the message with this index."""
-        self.members.append(index)
-        self.entries.append(entry)
-        self.properties.append(properties)
-        self.size += entry.size
+    size: int
+    members: dict[int, tuple[_Properties, Entry]] = field(default_factory=dict)
 
 
 class Batch(Stateless):
@@ -113,11 +104,13 @@ class Batch(Stateless):
             if group is None or not self._takes(group, entry):
                 group = filling[key] = _Group(self._envelope.overhead)
                 groups.append(group)
-            group.add(index, entry, properties)
+            group.members[index] = properties, entry
+            group.size += entry.size
         for group in groups:
-            results[group.members[0]] = (self._fill(group),)
-            for index in group.members[1:]:
-                results[index] = Joined(group.members[0])
+            first, *others = group.members
+            results[first] = (self._fill(*zip(*group.members.values(), strict=True)),)
+            for index in others:
+                results[index] = Joined(first)
         return results
 
     def _contribution(self, message: Message) -> tuple[_Properties, Entry, object]:
@@ -140,14 +133,15 @@ class Batch(Stateless):
             return False
         if self._within is None:
             return True
-        first, last = (entry.message.arrival.enqueued_time for entry in (group.entries[0], entry))
+        (_, earliest), *_ = group.members.values()
+        first, last = (each.message.arrival.enqueued_time for each in (earliest, entry))
         return first is not None and last is not None and abs(last - first) <= self._within
 
-    def _fill(self, group: _Group) -> Message:
-        messages = [entry.message for entry in group.entries]
+    def _fill(self, properties: Sequence[_Properties], entries: Sequence[Entry]) -> Message:
+        messages = [entry.message for entry in entries]
         message = messages[0].copy()
         raw = message.sections
-        raw.application_properties = _common_properties(group.properties)
+        raw.application_properties = _common_properties(properties)
         raw.properties = _common_fields(messages)
         if any(message.sections.message_annotations != raw.message_annotations for message in messages):
             partition_key = message.annotation(_PARTITION_KEY)
@@ -159,7 +153,7 @@ class Batch(Stateless):
         message.message_id = string(_identity(messages))
         message.content_type = self._content_type
         message.set_properties({COUNT: int_(len(messages))})
-        message.body = self._envelope.joined(group.entries)
+        message.body = self._envelope.joined(entries)
         return message
 
 

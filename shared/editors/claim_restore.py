@@ -131,14 +131,10 @@ class ClaimRestore:
 
 def _restored(message: Message, claim: Claim, found: Blob | TooLarge | None) -> Message:
     """Return a copy of *message* with its body; raises MessageRejected."""
-    edited = message.copy()
-    restore(edited, claim, _present(found))
-    return edited
-
-
-def _present(found: Blob | TooLarge | None) -> bytes:
     if found is None:
         raise MessageRejected("ClaimMissing", "the blob that it claims is missing, it may have been deleted")
     if isinstance(found, TooLarge):
         raise MessageRejected("ClaimAltered", f"the blob has {found.size} bytes, more than were stored")
-    return found.content
+    edited = message.copy()
+    restore(edited, claim, found.content)
+    return edited

@@ -12,7 +12,7 @@ from pydantic import Field
 from shared.amqp.codec import encode
 from shared.amqp.values import Value
 from shared.editors.options import AS_WRITTEN, Step, Strict, TaskFacts
-from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SentIds, SharedIds
+from shared.editors.state.sent_ids import DIGEST_SIZE, OwnIds, SharedIds
 from shared.editors.state.store import ContainerName, Store
 from shared.editors.validate import PropertyName
 from shared.errors import MessageRejected
@@ -92,7 +92,7 @@ class Deduplicate:
     name = "deduplicate"
     joins = True
 
-    def __init__(self, options: DeduplicateOptions, ids: SentIds, edit_seconds: float = DEFAULT_SECONDS) -> None:
+    def __init__(self, options: DeduplicateOptions, ids: OwnIds, edit_seconds: float = DEFAULT_SECONDS) -> None:
         """Compare messages by *options*, and remember ids in *ids*; each message may take *edit_seconds*."""
         self._time_limit = TimeLimit(edit_seconds)
         self._ids = ids

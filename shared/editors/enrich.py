@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -79,6 +80,24 @@ class Key(Strict):
         if (self.property is None) == (self.body is None):
             raise ValueError("expected property or body")
         return self
+
+    @cached_property
+    def _steps(self) -> tuple[str | int, ...]:
+        return tuple(step for step in parse_path(self.body or "") if step is not None)
+
+    def of(self, message: Message, body: Json) -> str | None:
+        """Return the key of a message, None without one."""
+        if self.body is not None:
+            return key_text(_at(body, self._steps))
+        value = RuleProperties(message).named(self.property or "")
+        return None if value is None else key_text(value.payload)
+
+    def describe_missing(self, column: str | None, *, is_there: bool) -> str:
+        """Return the problem of a message that is not in the table."""
+        place = self.body or self.property
+        if is_there:
+            return f"{place} is not a key in the table's column {column!r}"
+        return f"has no text or whole number at {place}, expected a key of the table"
 
 
 class BodyMembers(Strict):
@@ -197,10 +216,8 @@ class Enrich(Stateless):
 
     def __init__(self, options: EnrichOptions, task: TaskFacts) -> None:
         """Add what *options* name."""
-        self._column = options.column
-        self._rejects = options.missing == "reject"
+        self._options = options
         self._for_missing = options.for_missing()
-        self._key = _key_reader(options.key) if options.key is not None else None
         into = options.body.into if options.body is not None else None
         self._into = None if into is None else [str(step) for step in parse_path(into)] if into != "$" else []
         self._reads_body = options.body is not None or (options.key is not None and options.key.body is not None)
@@ -223,12 +240,13 @@ class Enrich(Stateless):
     def _edit(self, message: Message, table: Mapping[str, Enrichment]) -> Message:
         changes: dict[str, Value | None] = {}
         edited = message.copy()
-        if self._key is not None:
+        place, options = self._options.key, self._options
+        if place is not None:
             content = content_of(message) if self._reads_body else b""
-            key = self._key.of(message, read(content) if self._reads_body else None)
+            key = place.of(message, read(content) if self._reads_body else None)
             found = self._for_missing if key is None else table.get(key, self._for_missing)
-            if found is None and self._rejects:
-                raise MessageRejected("KeyMissing", self._key.describe_missing(self._column, is_there=key is not None))
+            if found is None and options.missing == "reject":
+                raise MessageRejected("KeyMissing", place.describe_missing(options.column, is_there=key is not None))
             if found is not None:
                 changes.update(found.properties)
                 if self._into is not None:
@@ -238,33 +256,6 @@ class Enrich(Stateless):
         if changes:
             edited.set_properties(changes)
         return edited
-
-
-class _Reader(NamedTuple):
-    """How the key of a message is read."""
-
-    of: Callable[[Message, Json], str | None]
-    """Returns the key, None without one."""
-    place: str
-
-    def describe_missing(self, column: str | None, *, is_there: bool) -> str:
-        """Return the problem of a message that is not in the table."""
-        if is_there:
-            return f"{self.place} is not a key in the table's column {column!r}"
-        return f"has no text or whole number at {self.place}, expected a key of the table"
-
-
-def _key_reader(key: Key) -> _Reader:
-    if key.body is not None:
-        steps = [step for step in parse_path(key.body) if step is not None]
-        return _Reader(lambda _, body: key_text(_at(body, steps)), key.body)
-    name = key.property or ""
-
-    def of(message: Message, _: Json) -> str | None:
-        value = RuleProperties(message).named(name)
-        return None if value is None else key_text(value.payload)
-
-    return _Reader(of, name)
 
 
 def _at(body: Json, steps: Sequence[str | int]) -> Json:

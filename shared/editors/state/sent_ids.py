@@ -12,7 +12,6 @@ import struct
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from shared.clock import Clock
 from shared.errors import BuswayError, TargetRefused
@@ -29,24 +28,8 @@ _NAME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d{3,})\.ids")
 _LATE = timedelta(minutes=5)
 
 
-class SentIds(Protocol):
-    """Ids that count as sent; methods raise TargetUnavailable and TargetRefused if a store cannot be used."""
-
-    async def refresh(self, timeout_seconds: float) -> None:
-        """Read what other instances have stored."""
-        ...
-
-    def has(self, digest: bytes) -> bool:
-        """Return whether a message with the id of this digest was sent within the window."""
-        ...
-
-    async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:
-        """Remember that messages with these ids were sent now."""
-        ...
-
-
 class OwnIds:
-    """Ids of this instance, in memory."""
+    """Ids that count as sent, those of this instance, in memory."""
 
     def __init__(self, window: timedelta, limit: int, clock: Clock) -> None:
         """Keep the latest *limit* ids, each for *window*."""
@@ -60,15 +43,15 @@ class OwnIds:
         return len(self._sent)
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Do nothing: ids are not shared."""
+        """Read what other instances have stored: nothing, as ids are not shared."""
 
     def has(self, digest: bytes) -> bool:
-        """Return whether the id is known and its window is not over."""
+        """Return whether a message with the id of this digest was sent within the window."""
         sent = self._sent.get(digest)
         return sent is not None and self._now() - sent < self._window
 
     async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:  # noqa: ARG002 - no store is used
-        """Remember the ids."""
+        """Remember that messages with these ids were sent now."""
         now = self._now()
         self.keep((digest, now) for digest in digests)
 
@@ -87,16 +70,15 @@ class OwnIds:
         return _milliseconds(self._clock.now())
 
 
-class SharedIds:
-    """Ids that all instances write to a store; each instance keeps those it has read in memory."""
+class SharedIds(OwnIds):
+    """Ids that all instances write to a store, as far as this instance has read them; raises as stores do."""
 
     def __init__(self, blobs: Blobs, folder: str, window: timedelta, limit: int, clock: Clock) -> None:
         """Keep one blob per hour in *folder*."""
+        super().__init__(window, limit, clock)
         self._blobs = blobs
         self._folder = folder
-        self._window = window
-        self._clock = clock
-        self._held = OwnIds(window, limit, clock)
+        self._lifetime = window
         self._hour = ""
         # Bytes that were read of each blob that may still grow.
         self._growing: dict[tuple[str, int], int] = {}
@@ -119,10 +101,6 @@ class SharedIds:
                 if is_full or hour < (now - _LATE).strftime(_HOUR):
                     del self._growing[place]
 
-    def has(self, digest: bytes) -> bool:
-        """Return whether the id was read, or written, and its window is not over."""
-        return self._held.has(digest)
-
     async def remember(self, digests: Collection[bytes], timeout_seconds: float) -> None:
         """Append the ids to the blob of the hour with one request."""
         now = self._clock.now().astimezone(UTC)
@@ -132,11 +110,11 @@ class SharedIds:
             part = max((part for each, part in self._growing if each == hour), default=0)
             while not await self._blobs.append(self._name(hour, part), content):
                 part += 1
-        self._held.keep((digest, sent) for digest in digests)
+        self.keep((digest, sent) for digest in digests)
 
     async def _begin_hour(self, now: datetime) -> None:
         """List the blobs: those of the window are read once, older ones are deleted."""
-        oldest = (now - self._window).strftime(_HOUR)
+        oldest = (now - self._lifetime).strftime(_HOUR)
         for name in await self._blobs.names(f"{self._folder}/"):
             found = _NAME.fullmatch(name.removeprefix(f"{self._folder}/"))
             if found is None:
@@ -156,7 +134,7 @@ class SharedIds:
         tail = await self._blobs.tail(self._name(*place), position)
         if len(tail.content) % _RECORD.size:
             raise TargetRefused(f"blob {self._name(*place)}: expected only ids of sent messages, got other content")
-        self._held.keep(_RECORD.iter_unpack(tail.content))
+        self.keep(_RECORD.iter_unpack(tail.content))
         self._growing[place] = position + len(tail.content)
         return tail.is_full
 
