@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -36,11 +37,8 @@ class AttestStep(KeyedStep):
     SHA-256 of the body), properties (their names) and properties_digest (the SHA-256 of their canonical form).
     """
 
+    sets: ClassVar[frozenset[str]] = frozenset((ATTESTATION,))
     options: AttestOptions = Field(alias="attest")
-
-    def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or removes."""
-        return frozenset((ATTESTATION.lower(),))
 
     def edit(self, message: Message, ring: KeyRing, task: TaskFacts) -> Message:
         """Return *message* with its attestation after those of earlier hops."""

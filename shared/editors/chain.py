@@ -75,11 +75,8 @@ class ChainStep(Step):
     """
 
     keeps_properties: ClassVar[bool] = True
+    sets: ClassVar[frozenset[str]] = frozenset((LINK,))
     options: ChainOptions = Field(alias="chain")
-
-    def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or removes."""
-        return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""

@@ -60,11 +60,8 @@ class CloudEventsStep(MessageStep):
 
     keeps_properties: ClassVar[bool] = True
     keeps_content_type: ClassVar[bool] = False
+    sets: ClassVar[frozenset[str]] = frozenset(f"cloudevents{each}{name}" for each in "_:" for name in ATTRIBUTES)
     options: CloudEventsOptions = Field(alias="cloudevents")
-
-    def may_set(self) -> frozenset[str]:
-        """Return the properties of an event's attributes, with either separator."""
-        return frozenset(f"cloudevents{separator}{name}" for separator in "_:" for name in ATTRIBUTES)
 
     def edit(self, message: Message) -> Sequence[Message]:
         """

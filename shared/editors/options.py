@@ -75,12 +75,14 @@ class Step(Strict, ABC):
     # What `busway check` can assume about a message after the editor; by default every property may have changed.
     keeps_properties: ClassVar[bool] = False
     """Whether all application properties stay, except those in `may_set`."""
+    sets: ClassVar[frozenset[str]] = frozenset()
+    """The application properties, in lower case, that it may set or remove whatever its options are."""
     keeps_content_type: ClassVar[bool] = True
     """Whether the content type stays."""
 
     def may_set(self) -> frozenset[str]:
         """Return the application properties, in lower case, that it may set or remove if it keeps the others."""
-        return frozenset()
+        return self.sets
 
     @classmethod
     def verb(cls) -> str:

@@ -73,11 +73,8 @@ class VerifyChainStep(Step):
     """
 
     keeps_properties: ClassVar[bool] = True
+    sets: ClassVar[frozenset[str]] = frozenset((LINK,))
     options: VerifyChainOptions = Field(alias="verify-chain")
-
-    def may_set(self) -> frozenset[str]:
-        """Return the one application property that it sets or removes."""
-        return frozenset((LINK.lower(),))
 
     def editor(self, task: TaskFacts, /) -> BatchEditor:
         """Return the editor with these options."""
@@ -85,18 +82,12 @@ class VerifyChainStep(Step):
 
 
 class _Linked(NamedTuple):
-    """The verified link of a message."""
+    """The verified link of a message; one that was let through counts once the message was sent."""
 
     link: Link
     hash: str
     identity: str = ""
-
-
-class _Passed(NamedTuple):
-    """A message that was let through; it counts once it was sent."""
-
-    linked: _Linked
-    begins: bool
+    begins: bool = False
     """Whether the sequence continues with it, regardless of earlier messages."""
 
 
@@ -112,7 +103,7 @@ class VerifyChain:
         self._rings = KeyRings(options.key, task, "verify-chain.key")
         documents = options.store.open_documents(task, "verify-chain.store")
         self._sequences = Sequences(documents, f"verify-chain/{task.name}")
-        self._pending: OrderedDict[Key | Arrival, list[_Passed]] = OrderedDict()
+        self._pending: OrderedDict[Key | Arrival, list[_Linked]] = OrderedDict()
 
     async def edit_batch(self, messages: Sequence[Message], *, timeout_seconds: float) -> Sequence[EditedTogether]:
         """Return each message, withheld, or rejected out of sequence; raises if the store is unavailable."""
@@ -121,7 +112,7 @@ class VerifyChain:
             each if isinstance(each, MessageRejected) else (self._strip_link(message),)
             for message, each in zip(messages, checked, strict=True)
         ]
-        passed: dict[int, _Passed] = {}
+        passed: dict[int, _Linked] = {}
 
         async def judge(sequence: str, members: list[tuple[int, _Linked]]) -> None:
             progress, version = await self._sequences.read(sequence)
@@ -155,10 +146,10 @@ class VerifyChain:
         # For a message that was split: all of its parts.
         done = {arrival: self._pending[arrival] for arrival in ended if arrival in self._pending}
         done = {arrival: passed for arrival, passed in done.items() if len(passed) <= ended[arrival]}
-        passed = dict(enumerate((each.linked.link.sequence, each) for group in done.values() for each in group))
+        passed = dict(enumerate((each.link.sequence, each) for group in done.values() for each in group))
 
-        async def keep(sequence: str, members: list[tuple[int, _Passed]]) -> None:
-            ordered = sorted((each for _, each in members), key=lambda each: each.linked.link.number)
+        async def keep(sequence: str, members: list[tuple[int, _Linked]]) -> None:
+            ordered = sorted((each for _, each in members), key=lambda each: each.link.number)
             await self._sequences.update(sequence, partial(_advance, ordered), len(ordered), self.name)
 
         await each_sequence(passed, keep, self.name, timeout_seconds)
@@ -190,7 +181,7 @@ class VerifyChain:
             raise MessageRejected("ChainAltered", problem)
         return _Linked(link, hash_of(payload))
 
-    def _judge(self, linked: _Linked, progress: Progress, later: Sequence[int], *, is_new: bool) -> _Passed | None:
+    def _judge(self, linked: _Linked, progress: Progress, later: Sequence[int], *, is_new: bool) -> _Linked | None:
         """Return that a message comes next and advance *progress*; None for a redelivery; raises MessageRejected."""
         link, number, sequence = linked.link, linked.link.number, linked.link.sequence
         if number <= progress.number:
@@ -215,7 +206,7 @@ class VerifyChain:
             problem = f"number {number} of {sequence} was linked to another number {number - 1} than the one that came"
             raise MessageRejected("ChainAltered", problem)
         progress.append(linked.identity, linked.hash)
-        return _Passed(linked, begins)
+        return linked._replace(begins=begins)
 
     def _is_withheld(self, linked: _Linked, confirmed: Progress) -> bool:
         """Return whether to withhold a redelivery: another copy was passed on for certain."""
@@ -225,7 +216,7 @@ class VerifyChain:
             and confirmed.number_of(linked.identity) is None
         )
 
-    def _note(self, messages: Sequence[Message], passed: Mapping[int, _Passed]) -> None:
+    def _note(self, messages: Sequence[Message], passed: Mapping[int, _Linked]) -> None:
         """Remember the messages that count once they are sent, in place of the entries of an earlier delivery."""
         for message in messages:
             self._pending.pop(message.arrival.key or message.arrival, None)
@@ -243,14 +234,14 @@ class VerifyChain:
         return unlinked
 
 
-def _advance(passed: Sequence[_Passed], progress: Progress) -> None:
+def _advance(passed: Sequence[_Linked], progress: Progress) -> None:
     """Advance the state of a sequence by the messages that were passed on, as far as they follow each other."""
     for each in passed:
-        link = each.linked.link
+        link = each.link
         if each.begins and link.number > progress.number:
             progress.skip_to(link.number, link.previous)
         if link.number == progress.number + 1 and link.previous == progress.hash:
-            progress.append(each.linked.identity, each.linked.hash)
+            progress.append(each.identity, each.hash)
 
 
 def _refuse_gap(link: Link, first: int, later: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ from shared.review.checks import Checks, Finding
 from shared.review.edited_facts import is_history
 from shared.review.network import Network, mark_keys
 from shared.review.paths import Edge, Node, Passage
+from shared.review.rules import action_texts
 from shared.rules import parse_action
 
 _ROUNDS = 6
@@ -138,10 +139,7 @@ def _blinded_guards(network: Network) -> Iterator[Finding]:
 def _changes_of_history(network: Network) -> Iterator[tuple[str, str]]:
     """Yield the place and property of every action that changes a message's history."""
     for task in network.tasks:
-        actions = [(f"routes[{index}].action", route.action) for index, route in enumerate(task.routes)]
-        if task.source.rule is not None:
-            actions.insert(0, ("source.rule.action", task.source.rule.action))
-        for path, text in actions:
-            for key in sorted(mark_keys(None if text is None else parse_action(text))):
+        for path, text in action_texts(task):
+            for key in sorted(mark_keys(parse_action(text))):
                 if is_history(key):
                     yield network.place(task, path), key[1]

@@ -39,7 +39,7 @@ def findings(network: Network) -> Iterator[Finding]:
 
 
 def _quoted(network: Network, task: TaskFile) -> Iterator[Finding]:
-    for path, text in (*_conditions(task), *_action_texts(task)):
+    for path, text in (*_conditions(task), *action_texts(task)):
         for name in quoted_values(text):
             literal = "'{}'".format(name.replace("'", "''"))
             seen = f'"{name}" is the property named {name}; as text it is {literal}'
@@ -73,7 +73,7 @@ def _selects(task: TaskFile, absent: frozenset[Key]) -> bool:
 def _is_given(network: Network, key: Key) -> bool:
     """Return whether a task that sets the property *key* also sends messages without it."""
     setting = (
-        task for task in network.tasks if any(key in mark_keys(parse_action(text)) for _, text in _action_texts(task))
+        task for task in network.tasks if any(key in mark_keys(parse_action(text)) for _, text in action_texts(task))
     )
     return any(_selects(task, frozenset([key])) for task in setting)
 
@@ -119,7 +119,7 @@ def _types(network: Network) -> Iterator[Finding]:
     """Yield comparisons of a property with a value of a type that no action sets."""
     given: dict[Key, list[Value]] = {}
     for task in network.tasks:
-        for key, value in (pair for _, text in _action_texts(task) for pair in _constants(text)):
+        for key, value in (pair for _, text in action_texts(task) for pair in _constants(text)):
             given.setdefault(key, []).append(value)
     for key in [
         key for key in given if any(_may_set(editor, key) for task in network.tasks for editor in task.editors)
@@ -167,7 +167,8 @@ def _conditions(task: TaskFile) -> Iterator[tuple[str, str]]:
             yield f"routes[{index}].when", route.when
 
 
-def _action_texts(task: TaskFile) -> Iterator[tuple[str, str]]:
+def action_texts(task: TaskFile) -> Iterator[tuple[str, str]]:
+    """Yield the actions of a task, each with its path in the file."""
     if task.source.rule is not None and task.source.rule.action is not None:
         yield "source.rule.action", task.source.rule.action
     for index, editor in enumerate(task.editors):

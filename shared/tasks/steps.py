@@ -12,35 +12,12 @@ from pydantic.json_schema import JsonSchemaValue
 
 from shared.editors.options import Step
 
-# By verb, the class in the module of that name: claim-check is in shared/editors/claim_check.py.
-_CLASSES = {
-    "attest": "AttestStep",
-    "batch": "BatchStep",
-    "chain": "ChainStep",
-    "claim-check": "ClaimCheckStep",
-    "claim-restore": "ClaimRestoreStep",
-    "cloudevents": "CloudEventsStep",
-    "compress": "CompressStep",
-    "decompress": "DecompressStep",
-    "decrypt": "DecryptStep",
-    "deduplicate": "DeduplicateStep",
-    "encrypt": "EncryptStep",
-    "enrich": "EnrichStep",
-    "filter": "FilterStep",
-    "partition": "PartitionStep",
-    "properties": "PropertiesStep",
-    "python": "PythonStep",
-    "re-encrypt": "ReEncryptStep",
-    "reduce": "ReduceStep",
-    "route": "RouteStep",
-    "sign": "SignStep",
-    "split": "SplitStep",
-    "transcode": "TranscodeStep",
-    "transform": "TransformStep",
-    "validate": "ValidateStep",
-    "verify-chain": "VerifyChainStep",
-    "verify": "VerifyStep",
-}
+# claim-check is the only step in shared/editors/claim_check.py.
+_VERBS = (
+    *("attest", "batch", "chain", "claim-check", "claim-restore", "cloudevents", "compress", "decompress", "decrypt"),
+    *("deduplicate", "encrypt", "enrich", "filter", "partition", "properties", "python", "re-encrypt", "reduce"),
+    *("route", "sign", "split", "transcode", "transform", "validate", "verify-chain", "verify"),
+)
 
 
 class _Steps(Mapping[str, type[Step]]):
@@ -50,13 +27,13 @@ class _Steps(Mapping[str, type[Step]]):
         return _step_class(verb)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_CLASSES)
+        return iter(_VERBS)
 
     def __len__(self) -> int:
-        return len(_CLASSES)
+        return len(_VERBS)
 
     def __contains__(self, verb: object) -> bool:
-        return verb in _CLASSES
+        return verb in _VERBS
 
 
 STEPS: Mapping[str, type[Step]] = _Steps()
@@ -65,9 +42,11 @@ STEPS: Mapping[str, type[Step]] = _Steps()
 
 @cache
 def _step_class(verb: str) -> type[Step]:
-    name = _CLASSES[verb]
-    found: type[Step] = getattr(importlib.import_module(f"shared.editors.{verb.replace('-', '_')}"), name)
-    return found
+    if verb not in _VERBS:
+        raise KeyError(verb)
+    module = importlib.import_module(f"shared.editors.{verb.replace('-', '_')}")
+    own = (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__)
+    return next(each for each in own if issubclass(each, Step))
 
 
 def _read_step(step: object, info: ValidationInfo) -> Step:

@@ -8,7 +8,7 @@ A path is the part of JSONPath (RFC 9535) that leads to single values: `$`, then
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -110,14 +110,12 @@ class Fields:
             raise MessageRejected("FieldMissing", f"the body has nothing at {tree.name}")
 
 
-class _Tree:
-    """The paths below one step."""
+class _Tree(NamedTuple):
+    """The paths below one step, and one that leads through it."""
 
-    def __init__(self, name: str, branches: Mapping[Step, "_Tree"], *, is_field: bool) -> None:
-        """Remember *name*, a path that leads through this step."""
-        self.name = name
-        self.is_field = is_field
-        self.branches = branches
+    name: str
+    branches: Mapping[Step, "_Tree"]
+    is_field: bool
 
     def branch(self, key: Step) -> "_Tree | None":
         """Return the paths below a member or an item, None without any."""
