@@ -109,15 +109,10 @@ class Chain(Stateless):
         """Return each message with its link, or rejected; raises if the keys or the store are unavailable."""
         ring = await self._rings.ring(timeout_seconds=timeout_seconds)
         key = ring.once(SigningKey, self._kid)
-        results: list[EditedTogether] = [()] * len(messages)
-        places: dict[int, tuple[str, _Place]] = {}
         identified = iter(identities(messages))
         placed = await self._time_limit.each(lambda message: self._place(message, next(identified)), messages)
-        for index, found in enumerate(placed):
-            if isinstance(found, MessageRejected):
-                results[index] = found
-            else:
-                places[index] = found
+        results: list[EditedTogether] = [each if isinstance(each, MessageRejected) else () for each in placed]
+        places = {index: each for index, each in enumerate(placed) if not isinstance(each, MessageRejected)}
 
         async def link(sequence: str, members: list[tuple[int, _Place]]) -> None:
             links = await self._sequences.update(
@@ -125,17 +120,11 @@ class Chain(Stateless):
                 lambda progress: [self._link(sequence, progress, place) for _, place in members],
                 *(len(members), self.name),
             )
-            linked = {}
-            for (index, _), each in zip(members, links, strict=True):
-                if isinstance(each, MessageRejected):
-                    results[index] = each
-                else:
-                    linked[index] = each
-            payloads = iter(linked.values())
+            linked = iter(links)
             signed = await self._time_limit.each(
-                lambda message: _sign(message, key, next(payloads)), [messages[index] for index in linked]
+                lambda message: _sign(message, key, next(linked)), [messages[index] for index, _ in members]
             )
-            for index, result in zip(linked, signed, strict=True):
+            for (index, _), result in zip(members, signed, strict=True):
                 results[index] = result if isinstance(result, MessageRejected) else (result,)
 
         await each_sequence(places, link, self.name, timeout_seconds)
@@ -161,7 +150,9 @@ class Chain(Stateless):
         return payload
 
 
-def _sign(message: Message, key: SigningKey, link: bytes) -> Message:
+def _sign(message: Message, key: SigningKey, link: bytes | MessageRejected) -> Message:
+    if isinstance(link, MessageRejected):
+        raise link
     # A copy, because the batch may be edited again with the original messages.
     signed = message.copy()
     attach(signed, LINK, key.statement(link))
