@@ -29,6 +29,7 @@ hubs: {kind: event-hubs, setting: HUBS, site: east}
 store: {kind: storage-queue, setting: STORE}
 """
 SOURCE = "{connection: west, queue: orders}"
+ONE = "target: [{connection: east, queue: a}"
 THREE = "[{connection: east, queue: orders}, {connection: north, topic: news}, {connection: store, queue: archive}]"
 
 
@@ -55,33 +56,18 @@ def test_a_route_has_one_target_or_a_list(tmp_path: Path) -> None:
         ("target: []", "routes[0].target: expected at least one item"),
         ("target: orders", "routes[0].target: is 'orders', expected a mapping"),
         ("target: {connection: east}", "routes[0].target: expected one of queue, topic, hub and address"),
+        (ONE + ", {connection: east}]", "routes[0].target[1]: expected one of queue, topic, hub and address"),
+        (ONE + ", b]", "routes[0].target[1]: is 'b', expected a mapping"),
+        (ONE + ", {connection: moon, queue: a}]", "routes[0].target[1].connection: unknown connection 'moon'"),
+        (ONE + ", {connection: east, queu: a}]", "routes[0].target[1].queu: unknown key"),
+        (ONE + ", {connection: east, queue: A}]", "routes[0]: names A of east twice, expected different targets"),
         (
-            "target: [{connection: east, queue: a}, {connection: east}]",
-            "routes[0].target[1]: expected one of queue, topic, hub and address",
-        ),
-        ("target: [{connection: east, queue: a}, b]", "routes[0].target[1]: is 'b', expected a mapping"),
-        (
-            "target: [{connection: east, queue: a}, {connection: moon, queue: a}]",
-            "routes[0].target[1].connection: unknown connection 'moon'",
-        ),
-        (
-            "target: [{connection: east, queue: a}, {connection: east, queu: a}]",
-            "routes[0].target[1].queu: unknown key",
-        ),
-        (
-            "target: [{connection: east, queue: a}, {connection: east, queue: A}]",
-            "routes[0]: names A of east twice, expected different targets",
-        ),
-        (
-            "target: [{connection: east, queue: a}, {connection: hubs, hub: A}]",
+            ONE + ", {connection: hubs, hub: A}]",
             "routes[0].target[1]: east/A is the name of two targets of the route, by east and hubs",
         ),
+        (ONE + ", {connection: west, queue: orders}]", "sends to its own source, expected another entity"),
         (
-            "target: [{connection: east, queue: a}, {connection: west, queue: orders}]",
-            "sends to its own source, expected another entity",
-        ),
-        (
-            "target: [{connection: east, queue: a}, {connection: east, queue: b}]\n    via: binding",
+            ONE + ", {connection: east, queue: b}]\n    via: binding",
             "routes[0]: has several targets and `via: binding`, expected one",
         ),
         (

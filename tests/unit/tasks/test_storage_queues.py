@@ -55,65 +55,36 @@ def out_of(source: str = "queue: orders", more: str = REJECTS, route: str = "") 
 
 
 _ELSEWHERE = out_of("queue: others, encoding: base64").replace("store", "west")
-ONE_BY_ONE = "the host delivers each message of a storage queue by itself"
+SINGLY = "the host delivers each message of a storage queue by itself"
+BEATS = "heartbeat: {every: PT1M}\n" + REJECTS
+NOT_THERE = "source: has sessions or dead_letter, which a storage queue does not have"
+OTHER_KIND = "routes[0].target.connection: 'store' is of kind storage-queue, expected service-bus or amqp"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (
-            into("topic: orders"),
-            "routes[0].target.connection: 'store' is of kind storage-queue, expected service-bus or amqp",
-        ),
+        (into("topic: orders"), OTHER_KIND),
         (into("queue: Orders"), "routes[0].target.queue: 'Orders' is not a name of a storage queue, expected 3 to 63"),
         (into("queue: a--b"), "routes[0].target.queue: 'a--b' is not a name of a storage queue"),
         (into(source="connection: west, queue: orders, sessions: true"), "keeps an order of messages, and a storage"),
         (into(more="editors: [{partition: {property: a}}]\n" + REJECTS), "keeps an order of messages, and a storage"),
-        (
-            into(more="heartbeat: {every: PT1M}\n" + REJECTS),
-            "heartbeat: has a target of kind storage-queue, which hides",
-        ),
+        (into(more=BEATS), "heartbeat: has a target of kind storage-queue, which hides"),
         (into().replace("orders}\nrejects", "orders}\n    via: binding\nrejects"), "routes[0].via: 'store' is of kind"),
-        (
-            out_of(route=", body_only: true"),
-            "routes[0]: has body_only, expected only with `via: binding`, for a storage",
-        ),
+        (out_of(route=", body_only: true"), "routes[0]: has body_only, expected only with `via: binding`"),
         (_ELSEWHERE, "source: has an encoding"),
-        (
-            out_of().replace("queue: orders}}", "queue: orders, encoding: text}}"),
-            "routes[0].target: has an encoding, expected",
-        ),
+        (out_of().replace("orders}}", "orders, encoding: text}}"), "routes[0].target: has an encoding, expected"),
         (out_of(more=""), "has no rejects, expected a queue, topic or hub for rejected messages"),
-        (
-            out_of("queue: orders, sessions: true"),
-            "source: has sessions or dead_letter, which a storage queue does not have",
-        ),
-        (
-            out_of("queue: orders, dead_letter: true"),
-            "source: has sessions or dead_letter, which a storage queue does not",
-        ),
-        (
-            out_of("queue: orders, from: envelope"),
-            "source.from: is envelope, expected none: envelopes of a storage queue",
-        ),
+        (out_of("queue: orders, sessions: true"), NOT_THERE),
+        (out_of("queue: orders, dead_letter: true"), NOT_THERE),
+        (out_of("queue: orders, from: envelope"), "source.from: is envelope, expected none: envelopes of a storage"),
         (out_of(f"queue: {'a' * 60}"), "is not a name of a storage queue, expected 3 to 56 lower-case letters"),
-        (
-            out_of(more="lanes: 2\n" + REJECTS),
-            "has lanes, dispatch or throughput, expected none of them: " + ONE_BY_ONE,
-        ),
-        (
-            out_of(more="heartbeat: {every: PT1M}\n" + REJECTS),
-            "heartbeat: has heartbeats, expected none: the host delivers each message",
-        ),
-        (
-            out_of(route=", via: binding"),
-            f"routes: has `via: binding`, expected none: {ONE_BY_ONE} (send with the SDK)",
-        ),
+        (out_of(more="lanes: 2\n" + REJECTS), "has lanes, dispatch or throughput, expected none of them: " + SINGLY),
+        (out_of(more=BEATS), "heartbeat: has heartbeats, expected none: the host delivers each message"),
+        (out_of(route=", via: binding"), f"routes: has `via: binding`, expected none: {SINGLY} (send with the SDK)"),
     ],
 )
-def test_a_storage_queue_is_refused_where_it_cannot_do_what_the_task_asks(
-    tmp_path: Path, text: str, expected: str
-) -> None:
+def test_a_storage_queue_is_refused_where_it_cannot_do_what_is_asked(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(written(tmp_path, text))
     assert expected in str(caught.value)
@@ -121,7 +92,7 @@ def test_a_storage_queue_is_refused_where_it_cannot_do_what_the_task_asks(
 
 
 def test_a_journal_in_an_event_hub_cannot_be_written_for_one_message(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"source: the journal is in an event hub, and {ONE_BY_ONE}"):
+    with pytest.raises(ConfigError, match=f"source: the journal is in an event hub, and {SINGLY}"):
         load(written(tmp_path, out_of(), "event_hub: {connection: hubs, hub: journal}\n"))
 
 

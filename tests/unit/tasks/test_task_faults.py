@@ -11,6 +11,7 @@ from tests.unit.tasks.task_files import REJECTS, TASK
 
 QUEUE, HUB = "connection: west, queue: orders", "connection: hub-west, hub: h"
 ENVELOPES = f"{QUEUE}, from: envelope"
+TARGET, CONNECTION = "routes[0].target", "routes[0].target.connection"
 THROUGHPUT = "throughput: {round_trip: PT0.08S"
 
 
@@ -49,15 +50,11 @@ FAULTS: list[tuple[str, ...]] = [
     (TASK.replace("west", "wets"), "source.connection", "unknown connection 'wets'", "did you mean 'west'?"),
     (
         TASK.replace("east", "nowhere"),
-        "routes[0].target.connection",
+        CONNECTION,
         "unknown connection 'nowhere'",
         "connections.yaml has west, east, hub-west",
     ),
-    (
-        TASK.replace("east", "hub-west"),
-        "routes[0].target.connection",
-        "'hub-west' is of kind event-hubs, expected service-bus",
-    ),
+    (TASK.replace("east", "hub-west"), CONNECTION, "'hub-west' is of kind event-hubs, expected service-bus"),
     (TASK.replace("west", "hub-west"), "source.connection", "'hub-west' is of kind event-hubs, expected service-bus"),
     (
         task(REJECTS, source="connection: west, hub: h"),
@@ -66,18 +63,10 @@ FAULTS: list[tuple[str, ...]] = [
     ),
     (TASK[: TASK.index("\n  -")] + " []", "routes", "expected at least one item"),
     (TASK[: TASK.index("\n  -")] + " {}", "routes", "expected a list"),
-    (task(target="connection: east"), "routes[0].target", "expected one of queue, topic, hub and address"),
-    (task(target=f"{HUB}, queue: orders"), "routes[0].target", "expected one of queue, topic, hub and address"),
-    (
-        task(target="connection: east, hub: h"),
-        "routes[0].target.connection",
-        "'east' is of kind service-bus, expected event-hubs",
-    ),
-    (
-        task(target="connection: east, queue: orders, partition: 3"),
-        "routes[0].target",
-        "has a partition, expected only for a hub",
-    ),
+    (task(target="connection: east"), TARGET, "expected one of queue, topic, hub and address"),
+    (task(target=f"{HUB}, queue: orders"), TARGET, "expected one of queue, topic, hub and address"),
+    (task(target="connection: east, hub: h"), CONNECTION, "'east' is of kind service-bus, expected event-hubs"),
+    (task(target="connection: east, queue: orders, partition: 3"), TARGET, "has a partition, expected only for a hub"),
     (
         task(target=f"{HUB}, partition: keep"),
         "",
@@ -111,11 +100,7 @@ FAULTS: list[tuple[str, ...]] = [
         "expected a duration, such as 30s, 5m or PT0.08S",
     ),
     (task(f"rejects: {{{QUEUE}}}"), "", "sends to its own source"),
-    (
-        TASK.replace("- target", "- when: sys.Prio > 5\n    target"),
-        "routes[0].when",
-        "names sys.Prio, expected one of",
-    ),
+    (TASK.replace("- target", "- when: sys.Prio > 5\n    target"), "routes[0].when", "names sys.Prio, expected one of"),
     (task("editors: [{filter: 5}]"), "editors[0].filter", "expected text"),
 ]
 
@@ -145,9 +130,7 @@ def test_the_rules_of_all_routes_are_looked_at(problems: Callable[..., Any], key
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
-def test_invalid_editor_options_are_reported_with_their_place(
-    problems: Callable[..., Any],
-) -> None:
+def test_invalid_editor_options_are_reported_with_their_place(problems: Callable[..., Any]) -> None:
     steps = (
         *(
             "{transform: &a {expression: *a}}",
