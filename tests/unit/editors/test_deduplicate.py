@@ -71,9 +71,7 @@ def test_a_message_with_the_id_of_one_that_was_sent_is_withheld_with_the_reason(
         ({"by": "sys.CorrelationId"}, {"correlation_id": string("k")}, {"correlation_id": string("k")}, True),
     ],
 )
-def test_the_options_decide_what_identifies_a_message(
-    options: dict[str, Any], first: Any, second: Any, expected: bool
-) -> None:
+def test_the_options_decide_what_identifies_a_message(options: Any, first: Any, second: Any, expected: bool) -> None:
     assert is_repeat(editor(**options), message(1, **first), message(2, **second)) is expected
 
 

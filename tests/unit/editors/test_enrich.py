@@ -123,9 +123,7 @@ def into_body(folder: Path, into: str, **members: object) -> Enrich:
         ('\n{"a": {"b": {}}}\n', "$.a['b']", '\n{"a": {"b": {"segment": "gold", "limit": 10.50}}}\n'),
     ],
 )
-def test_members_are_added_to_the_body_and_the_rest_keeps_every_byte(
-    folder: Path, body: str, into: str, expected: str
-) -> None:
+def test_members_are_added_and_the_rest_of_the_body_is_kept(folder: Path, body: str, into: str, expected: str) -> None:
     enrich = into_body(folder, into, segment="segment", limit={"column": "limit", "type": "double"})
     assert edited(enrich, order(body=body)).body == expected.encode()
 

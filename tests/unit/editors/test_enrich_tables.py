@@ -97,9 +97,7 @@ def test_parquet_without_its_library_reports_how_to_install_it(folder: Path, mon
         ("../t.csv", "", "expected one below the folder"),
     ],
 )
-def test_an_invalid_table_is_reported_at_load(
-    folder: Path, name: str, content: str | bytes | None, expected: str
-) -> None:
+def test_an_invalid_table_is_reported(folder: Path, name: str, content: str | bytes | None, expected: str) -> None:
     if content is not None and not name.startswith(".."):
         folder.joinpath(name).write_bytes(content if isinstance(content, bytes) else content.encode())
     found = problem(folder, table=name, key={"property": "k"}, column="id", properties={"v": "v"})

@@ -72,9 +72,7 @@ def test_a_message_without_the_value_passes_if_the_options_allow_it() -> None:
         ({}, {}, None),
     ],
 )
-def test_a_task_that_cannot_use_a_partition_key_is_reported_at_load(
-    source: Any, target: Any, problem: str | None
-) -> None:
+def test_a_task_that_cannot_use_a_partition_key_is_reported(source: Any, target: Any, problem: str | None) -> None:
     document = {
         "task": "t",
         "source": {"connection": "west", "queue": "a", **source},

@@ -29,9 +29,7 @@ def changed(properties: Any, **options: Any) -> Any:
         ({"a": 1, "c": 2}, {"remove": ["*"], "rename": {"A": "b"}}, {"b": 1}),
     ],
 )
-def test_application_properties_are_renamed_set_and_removed(
-    properties: Any, options: dict[str, Any], expected: Any
-) -> None:
+def test_application_properties_are_renamed_set_and_removed(properties: Any, options: Any, expected: Any) -> None:
     assert changed(properties, **options) == expected
 
 

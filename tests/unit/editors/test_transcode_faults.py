@@ -83,9 +83,7 @@ def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> No
     ],
     ids=range(24),
 )
-def test_a_value_that_the_format_cannot_hold_is_reported_by_its_path(
-    transcode: Any, body: bytes, after: Any, expected: str
-) -> None:
+def test_a_value_that_a_format_cannot_hold_is_reported(transcode: Any, body: bytes, after: Any, expected: str) -> None:
     assert rejection(transcode("json", after), body)[1] == expected
 
 
@@ -130,9 +128,7 @@ def test_a_value_that_the_format_cannot_hold_is_reported_by_its_path(
     ],
     ids=range(31),
 )
-def test_a_body_of_another_format_than_declared_is_reported(
-    transcode: Any, before: Any, body: Any, expected: str
-) -> None:
+def test_a_body_of_another_format_is_reported(transcode: Any, before: Any, body: Any, expected: str) -> None:
     assert rejection(transcode(before, "json"), body)[1] == expected
 
 

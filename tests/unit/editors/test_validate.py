@@ -99,9 +99,7 @@ def test_a_violation_of_the_schema_is_reported_by_its_path(editor: Any, body: by
         ({"const": "x" * 500}, b'"secret"', '$: got a string, expected const "' + "x" * 199 + "…"),
     ],
 )
-def test_each_keyword_of_the_schema_reports_its_violation(
-    folder: Path, schema: Any, body: bytes, expected: str
-) -> None:
+def test_each_keyword_of_a_schema_reports_its_violation(folder: Path, schema: Any, body: bytes, expected: str) -> None:
     (folder / "other.json").write_text(json.dumps(schema))
     assert rejection(step(folder, schema="other.json").editor(task_facts()), message(body=body)) == (
         "SchemaViolated",
@@ -137,9 +135,7 @@ def test_each_keyword_of_the_schema_reports_its_violation(
     ],
     ids=range(14),
 )
-def test_a_body_that_is_not_json_is_reported_without_quoting_it(
-    editor: Any, body: Any, reason: str, expected: str
-) -> None:
+def test_a_body_that_is_not_json_is_reported_but_not_quoted(editor: Any, body: Any, reason: str, expected: str) -> None:
     found, description = rejection(editor(schema="schemas/order.json"), message(body=body))
     assert found == reason
     assert description.startswith(expected)
@@ -241,9 +237,7 @@ def problem(folder: Path, **options: Any) -> tuple[str, str]:
         ("x.json", b'{"$dynamicRef": "#no"}', "x.json: '#no' is not found in the configuration folder"),
     ],
 )
-def test_an_invalid_schema_is_reported_with_file_and_place(
-    folder: Path, name: str, content: bytes | None, expected: str
-) -> None:
+def test_an_invalid_schema_is_reported_by_place(folder: Path, name: str, content: bytes | None, expected: str) -> None:
     (folder / "schemas/bad.json").write_text('{"type": 5}')
     if content is not None:
         (folder / name).write_bytes(content)

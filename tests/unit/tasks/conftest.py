@@ -1,7 +1,6 @@
 """A folder of task files with the problems that are found in it, and tasks with the findings of a review."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def problems(folder: Path) -> Callable[..., Any]:
+def problems(folder: Path) -> Any:
     """Return the problems of a folder of files, each as path in the folder, what is wrong, and the hint."""
 
     def problems_of(**files: str) -> list[tuple[str, str, str]]:
@@ -67,7 +66,7 @@ def problems(folder: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Callable[..., Any]:
+def found(tmp_path: Path) -> Any:
     """Return the names and paths of what a review finds in tasks and entities."""
 
     def found_in(*tasks: str, **entities: dict[str, Any]) -> list[tuple[str, str]]:

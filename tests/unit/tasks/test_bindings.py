@@ -106,9 +106,7 @@ def tried(path: Path, content: bytes) -> str:
     ("options", "form"),
     [("", "a whole message in an envelope"), (", body_only: true", "the body as text, without properties")],
 )
-def test_dry_run_of_a_task_with_a_binding_shows_target_and_form_and_changes_nothing(
-    tmp_path: Path, options: str, form: str
-) -> None:
+def test_dry_run_of_a_task_with_a_binding_shows_target_and_form(tmp_path: Path, options: str, form: str) -> None:
     task = SEND % BINDING.replace("via: binding", f"via: binding{options}")
     output = tried(written(tmp_path, task, CONNECTIONS), b'{"body": "text"}')
     assert f"  routes: to east/carrier through an output binding: {form}\n" in output

@@ -103,7 +103,7 @@ KAFKA_FAULTS = [
     ("connections", "text", "expected"),
     [(CONNECTIONS, *each) for each in AMQP_FAULTS] + [(KAFKA, *each) for each in KAFKA_FAULTS],
 )
-def test_a_broker_is_refused_where_busway_does_not_reach_it(
+def test_a_broker_is_refused_where_it_is_not_reached(
     tmp_path: Path, connections: str, text: str, expected: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -167,7 +167,7 @@ def test_an_app_without_kafka_does_not_import_its_client(tmp_path: Path) -> None
         ({"WEST": WEST, "HUBS": WEST, "RABBIT": WEST}, "is not a URL of an AMQP broker"),
     ],
 )
-def test_a_setting_that_is_no_url_stops_the_start(
+def test_a_setting_that_is_no_url_is_refused(
     configuration: Configuration, settings: dict[str, str], expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=expected) as caught:
@@ -191,9 +191,7 @@ def test_each_target_opens_with_its_capability(configuration: Configuration) -> 
         ("{connection: hubs, hub: events}", False),
     ],
 )
-def test_a_batch_goes_in_several_calls_only_if_its_source_has_no_order(
-    tmp_path: Path, source: str, expected: bool
-) -> None:
+def test_a_batch_goes_in_several_calls_if_its_source_has_no_order(tmp_path: Path, source: str, expected: bool) -> None:
     text = task("queue: orders", source=source, more="rejects: {connection: rabbit, queue: rejected}\n")
     configuration = load(written(tmp_path, text))
     opened = open_outputs(configuration, {"WEST": WEST, "HUBS": WEST, "RABBIT": RABBIT})

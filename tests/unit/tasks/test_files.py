@@ -1,6 +1,5 @@
 """A configuration folder: its files, its connections, and files that cannot be read."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ rejects: {{connection: west, queue: rejected}}
 """
 
 
-def test_two_tasks_of_one_consumer_group_are_reported(problems: Callable[..., Any]) -> None:
+def test_two_tasks_of_one_consumer_group_are_reported(problems: Any) -> None:
     first = HUB_TASK.format(task="first", hub="h", group="")
     ((path, problem, hint),) = problems(
         a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
@@ -108,7 +107,7 @@ def test_the_path_of_a_source(folder: Path, source: str, entity: str) -> None:
     assert load(folder).tasks[0].source.entity == entity
 
 
-def test_all_problems_of_all_files_are_reported_together(problems: Callable[..., Any]) -> None:
+def test_all_problems_of_all_files_are_reported_together(problems: Any) -> None:
     found = problems(
         connections=CONNECTIONS + "south: {kind: mqtt, setting: SOUTH}\nnorth: {kind: service-bus}\n",
         a=TASK.replace("west", "wets") + "---\n" + TASK.replace("task: copy", "task: other\nttl: kep"),
@@ -139,13 +138,13 @@ def test_error_has_one_line_per_problem(folder: Path) -> None:
     ]
 
 
-def test_invalid_connection_is_reported_once_and_not_at_its_uses(problems: Callable[..., Any]) -> None:
+def test_invalid_connection_is_reported_once_and_not_at_its_uses(problems: Any) -> None:
     found = problems(connections=CONNECTIONS.replace("site: e", "sites: e"), copy=TASK)
     assert found == [("connections.yaml: east: sites", "unknown key", "did you mean 'site'?")]
 
 
 @pytest.mark.parametrize("alias", ["no", "5", "'a;b'", "''"])
-def test_alias_is_a_name_that_fits_into_a_path(problems: Callable[..., Any], alias: str) -> None:
+def test_alias_is_a_name_that_fits_into_a_path(problems: Any, alias: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"{alias}: {{kind: service-bus, setting: S}}\n", copy=TASK)
     assert "is not a valid alias" in found[1]
 
@@ -153,11 +152,7 @@ def test_alias_is_a_name_that_fits_into_a_path(problems: Callable[..., Any], ali
 @pytest.mark.parametrize(
     ("connection", "path", "problem"),
     [
-        (
-            "{kind: service-bus, setting: WEST, site: 'a;b'}",
-            "south: site",
-            "is 'a;b', expected letters, digits, . -",
-        ),
+        ("{kind: service-bus, setting: WEST, site: 'a;b'}", "south: site", "is 'a;b', expected letters, digits, . -"),
         (
             "{kind: service-bus, setting: 'Endpoint=sb://x'}",
             "south: setting",
@@ -167,7 +162,7 @@ def test_alias_is_a_name_that_fits_into_a_path(problems: Callable[..., Any], ali
         ("", "south", "expected a mapping"),
     ],
 )
-def test_connections_are_looked_at(problems: Callable[..., Any], connection: str, path: str, problem: str) -> None:
+def test_connections_are_looked_at(problems: Any, connection: str, path: str, problem: str) -> None:
     (found,) = problems(connections=CONNECTIONS + f"south: {connection}\n", copy=TASK)
     assert found[0] == f"connections.yaml: {path}"
     assert problem in found[1]
@@ -185,7 +180,7 @@ def test_connections_are_looked_at(problems: Callable[..., Any], connection: str
         ("- 1\n", "expected a mapping"),
     ],
 )
-def test_file_that_is_not_a_task_is_reported(problems: Callable[..., Any], content: str, problem: str) -> None:
+def test_file_that_is_not_a_task_is_reported(problems: Any, content: str, problem: str) -> None:
     (found,) = problems(copy=content)
     assert found[0].partition(": line ")[0] == "tasks/copy.yaml"
     assert problem in found[1]
@@ -195,7 +190,7 @@ NESTED = ["[" * 600, "a: " + "[" * 600 + "]" * 600, "".join(" " * level + "a:\n"
 
 
 @pytest.mark.parametrize("content", NESTED, ids=["open", "closed", "block"])
-def test_file_that_is_nested_too_deeply_is_reported(problems: Callable[..., Any], content: str) -> None:
+def test_file_that_is_nested_too_deeply_is_reported(problems: Any, content: str) -> None:
     (found,) = problems(copy=content)
     assert found[0] == "tasks/copy.yaml"
     assert "is nested too deeply" in found[1]
@@ -207,12 +202,12 @@ def test_file_that_is_not_text_is_reported(folder: Path) -> None:
         load(folder)
 
 
-def test_duplicate_task_is_reported(problems: Callable[..., Any]) -> None:
+def test_duplicate_task_is_reported(problems: Any) -> None:
     found = problems(a=TASK, b=TASK.replace("copy", "COPY"))
     assert found == [("tasks/b.yaml: task", "'COPY' is already the name of a task in tasks/a.yaml", "")]
 
 
-def test_lane_with_the_name_of_another_task_is_reported(problems: Callable[..., Any]) -> None:
+def test_lane_with_the_name_of_another_task_is_reported(problems: Any) -> None:
     found = problems(a=TASK + "lanes: 3\n", b=TASK.replace("task: copy", "task: Copy-Lane-3"))
     assert found == [("tasks/b.yaml: task", "'Copy-Lane-3' is already the name of a task in tasks/a.yaml", "")]
 

@@ -1,6 +1,5 @@
 """journal.yaml and taps: what is accepted, and the problems reported for the rest."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def tap(source: str, **options: str) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Callable[..., Any]:
+def folder(tmp_path: Path) -> Any:
     def write(*documents: str, journal: str | None = BLOB) -> Path:
         return written(tmp_path, "\n---\n".join(documents), CONNECTIONS, journal or "")
 
@@ -59,7 +58,7 @@ WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {
 EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 
 
-def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable[..., Any]) -> None:
+def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Any) -> None:
     west = tap(WEST_JOURNAL, side="source").replace("watch", "watch-west")
     configuration = load(folder(TASK, tap(EAST_JOURNAL), west))
     assert [task.task for task in configuration.tasks] == ["copy"]
@@ -93,11 +92,11 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Callable
         (tap(EAST_JOURNAL).replace("watch", "copy"), "task: 'copy' is already the name of a task in"),
     ],
 )
-def test_invalid_tap_is_reported(folder: Callable[..., Any], document: str, expected: str) -> None:
+def test_invalid_tap_is_reported(folder: Any, document: str, expected: str) -> None:
     assert any(each.startswith(f"all.yaml: document 2: {expected}") for each in problems(folder(TASK, document)))
 
 
-def test_peek_at_the_source_does_not_compete_with_the_task(folder: Callable[..., Any]) -> None:
+def test_peek_at_the_source_does_not_compete_with_the_task(folder: Any) -> None:
     source = "{connection: west, topic: orders, subscription: replication}"
     configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
     assert configuration.taps[0].tap.peek == "0 * * * * *"
@@ -113,7 +112,7 @@ def test_peek_at_the_source_does_not_compete_with_the_task(folder: Callable[...,
         ("blobs: {}", "journal.yaml: blobs: unknown key"),
     ],
 )
-def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, expected: str) -> None:
+def test_invalid_journal_is_reported(folder: Any, journal: str, expected: str) -> None:
     assert any(each.startswith(expected) for each in problems(folder(TASK, journal=journal)))
 
 
@@ -130,13 +129,13 @@ def test_invalid_journal_is_reported(folder: Callable[..., Any], journal: str, e
     ],
 )
 def test_what_the_journal_cannot_hold_is_reported(
-    folder: Callable[..., Any], documents: list[str], journal: str | None, expected: str
+    folder: Any, documents: list[str], journal: str | None, expected: str
 ) -> None:
     (problem,) = problems(folder(*documents, journal=journal))
     assert problem.startswith(expected)
 
 
-def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder: Callable[..., Any]) -> None:
+def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder: Any) -> None:
     (task,) = load(folder(TASK + "dispatch: single\njournal: off\n", journal=HUB)).tasks
     assert task.dispatch == "single"
 
@@ -149,7 +148,7 @@ def test_single_dispatch_without_a_journal_may_stand_beside_one_in_a_hub(folder:
     ],
 )
 def test_the_setting_of_the_journal_is_checked_at_the_start(
-    folder: Callable[..., Any], settings: dict[str, str], expected: str
+    folder: Any, settings: dict[str, str], expected: str
 ) -> None:
     configuration = load(folder(TASK))
     with pytest.raises(ConfigError) as caught:
@@ -159,7 +158,7 @@ def test_the_setting_of_the_journal_is_checked_at_the_start(
     ]
 
 
-def test_each_task_has_its_configured_journal(folder: Callable[..., Any]) -> None:
+def test_each_task_has_its_configured_journal(folder: Any) -> None:
     others = [TASK.replace("task: copy", f"task: {name}\njournal: {word}") for name, word in [("b", "best_effort")]]
     configuration = load(folder(TASK, *others, TASK.replace("task: copy", "task: c\njournal: off")))
     journals = Journals(configuration, {"JOURNAL": STORAGE})
@@ -172,19 +171,19 @@ def test_each_task_has_its_configured_journal(folder: Callable[..., Any]) -> Non
     assert type(off) is LogJournal
 
 
-def test_without_journal_yaml_the_log_is_the_journal(folder: Callable[..., Any]) -> None:
+def test_without_journal_yaml_the_log_is_the_journal(folder: Any) -> None:
     configuration = load(folder(TASK, journal=None))
     journals = Journals(configuration, {})
     assert type(journals.of(configuration.tasks[0])) is LogJournal
     assert journals.binding() is None
 
 
-def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder: Callable[..., Any]) -> None:
+def test_the_actions_of_rule_and_routes_are_left_out_of_digests(folder: Any) -> None:
     (file,) = load(folder(TASK)).tasks
     assert [str(action) for action in actions_of(file)] == ["SET replication = 1", "SET sys.Label = 'x'"]
 
 
-def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder: Callable[..., Any]) -> None:
+def test_functions_of_tasks_and_taps_are_bound_to_the_journals_hub(folder: Any) -> None:
     configuration = load(folder(TASK, tap(EAST_JOURNAL), journal=HUB))
     journals = Journals(configuration, {"HUB": "x"})
     binding = journals.binding()

@@ -1,7 +1,6 @@
 """What `load` says about files: plain words, keys of the same level, and no secret."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +94,7 @@ def test_no_text_of_pydantic_reaches_a_user(folder: Path, path: tuple[int | str,
         ("task: copy", "task: copy\ntrigger: stock", "trigger", "the stock trigger was removed"),
     ],
 )
-def test_a_key_is_suggested_only_on_its_level(
-    problems: Callable[..., Any], old: str, new: str, path: str, hint: str
-) -> None:
+def test_a_key_is_suggested_only_on_its_level(problems: Any, old: str, new: str, path: str, hint: str) -> None:
     found = {
         place: text for place, problem, text in problems(copy=TASK.replace(old, new, 1)) if problem == "unknown key"
     }
@@ -121,9 +118,7 @@ def test_keys_of_a_level_are_those_of_the_chosen_member_of_a_union() -> None:
         ("topsecret+/==", "expected the name of an app setting"),
     ],
 )
-def test_a_secret_in_a_setting_is_recognised_and_not_repeated(
-    problems: Callable[..., Any], setting: str, expected: str
-) -> None:
+def test_a_secret_in_a_setting_is_recognised_and_not_repeated(problems: Any, setting: str, expected: str) -> None:
     connections = f"{CONNECTIONS}south: {{kind: service-bus, setting: '{setting}'}}\n"
     ((path, problem, hint),) = problems(connections=connections, copy=TASK)
     assert path == "connections.yaml: south: setting"

@@ -1,7 +1,6 @@
 """Reviews of small sets of tasks; whole broken sets are in tests/golden/broken."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def test_repository_with_its_emulators_has_short_duplicate_windows() -> None:
         ("{filter: \"x = 1 AND x = '1'\"}", "rule-never-true"),
     ],
 )
-def test_a_rule_that_selects_nothing(found: Callable[..., Any], rule: str, name: str) -> None:
+def test_a_rule_that_selects_nothing(found: Any, rule: str, name: str) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == [
         (name, "source.rule.filter")
     ]
@@ -57,11 +56,11 @@ def test_a_rule_that_selects_nothing(found: Callable[..., Any], rule: str, name:
         '{filter: "1 = 1"}',
     ],
 )
-def test_a_rule_that_selects_something(found: Callable[..., Any], rule: str) -> None:
+def test_a_rule_that_selects_something(found: Any, rule: str) -> None:
     assert found(task("t", subscribed("west", "east", rule), to("east", "topic: events"))) == []
 
 
-def test_deployed_rule_takes_precedence_over_the_declared_one(found: Callable[..., Any]) -> None:
+def test_deployed_rule_takes_precedence_over_the_declared_one(found: Any) -> None:
     tasks = [
         task(f"{a}-{b}", subscribed(a, "s"), to(b, "topic: events"), more="loop_prevention: off\n")
         for a, b in (("west", "east"), ("east", "west"))
@@ -73,7 +72,7 @@ def test_deployed_rule_takes_precedence_over_the_declared_one(found: Callable[..
     assert ("rule-not-deployed", "document 1: source.rule") in seen
 
 
-def test_target_that_shortens_the_time_to_live_is_reported(found: Callable[..., Any]) -> None:
+def test_target_that_shortens_the_time_to_live_is_reported(found: Any) -> None:
     detects: dict[str, Any] = {"RequiresDuplicateDetection": True, "DuplicateDetectionHistoryTimeWindow": "PT5H"}
     long, short = (
         queue("orders", DefaultMessageTimeToLive="P1D", MaxDeliveryCount=288),
@@ -111,7 +110,7 @@ QUEUE = "{connection: west, queue: orders}"
     ],
 )
 def test_messages_without_a_session_are_looked_for_at_each_route(
-    found: Callable[..., Any], source: str, editors: str, routes: list[str], expected: list[str]
+    found: Any, source: str, editors: str, routes: list[str], expected: list[str]
 ) -> None:
     second = task("second", "{connection: east, queue: orders, sessions: true}", to("north", "queue: all"))
     missing = found(task("first", source, *routes, more=editors + "\n"), second)
@@ -120,7 +119,7 @@ def test_messages_without_a_session_are_looked_for_at_each_route(
     ]
 
 
-def test_validation_makes_nothing_certain(found: Callable[..., Any]) -> None:
+def test_validation_makes_nothing_certain(found: Any) -> None:
     there = task("there", "{connection: west, queue: a}", to("east"), more="loop_prevention: off\n")
     editors = "editors: [{validate: {max_size: 100}}]\nloop_prevention: off\n"
     back = task("back", "{connection: east, queue: orders}", to("west", "queue: a"), more=editors)
@@ -150,7 +149,7 @@ def test_equal_partition_counts_have_no_finding(tmp_path: Path, here: int, there
     assert [finding.check.name for finding in findings] == ([] if expected is None else [expected])
 
 
-def test_source_without_sessions_is_reported_if_order_is_needed(found: Callable[..., Any]) -> None:
+def test_source_without_sessions_is_reported_if_order_is_needed(found: Any) -> None:
     chained = "editors:\n  - chain: {key: k, sequence: entity, single_instance: true, store: {setting: S}}\n"
     verified = "editors:\n  - verify-chain: {key: k, single_instance: true, store: {setting: S}}\n"
     session = ", action: \"SET sys.SessionId = 'all'\""
@@ -176,7 +175,7 @@ def test_source_without_sessions_is_reported_if_order_is_needed(found: Callable[
 BINDING = "{target: {connection: north, queue: %s}, via: binding%s}"
 
 
-def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Callable[..., Any]) -> None:
+def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Any) -> None:
     findings = found(
         task("sessions", "{connection: west, queue: a, sessions: true}", BINDING % ("a", "")),
         task("required", "{connection: west, queue: b}", BINDING % ("b", "")),
@@ -189,7 +188,7 @@ def test_binding_cannot_do_what_needs_a_session_or_an_order(found: Callable[...,
     ]
 
 
-def test_editors_that_act_on_what_was_sent_never_learn_it_from_a_binding(found: Callable[..., Any]) -> None:
+def test_editors_that_act_on_what_was_sent_never_learn_it_from_a_binding(found: Any) -> None:
     unique = "editors: [{deduplicate: {window: PT1H, store: memory}}]\n"
     restored = "editors: [{claim-restore: {setting: S, delete: %s}}]\n"
     findings = found(
@@ -204,7 +203,7 @@ def test_editors_that_act_on_what_was_sent_never_learn_it_from_a_binding(found: 
     ]
 
 
-def test_bodies_without_properties_are_refused_where_something_needs_one(found: Callable[..., Any]) -> None:
+def test_bodies_without_properties_are_refused_where_something_needs_one(found: Any) -> None:
     body, compressed = ", body_only: true", "editors: [{compress: {encoding: gzip}}]\n"
     findings = found(
         task("ttl", "{connection: west, queue: a}", BINDING % ("a", body), more="ttl: remaining\n"),
@@ -237,9 +236,7 @@ def test_bodies_without_properties_are_refused_where_something_needs_one(found: 
         (4320, "PT15M", 2, []),
     ],
 )
-def test_a_source_outlasts_three_days(
-    count: int, hold: str, sessions: int, expected: list[str], found: Callable[..., Any]
-) -> None:
+def test_a_source_outlasts_three_days(count: int, hold: str, sessions: int, expected: list[str], found: Any) -> None:
     sources = [f"q{number}" for number in range(sessions)]
     held = f"limits: {{hold: {hold}}}\n"
     lock: dict[str, Any] = {"RequiresSession": True, "MaxDeliveryCount": count, "LockDuration": "PT1M"}
@@ -263,7 +260,7 @@ def test_a_source_outlasts_three_days(
     ],
 )
 def test_envelopes_are_opened_exactly_where_they_are_sent(
-    via: str, source: str, expected: list[str], found: Callable[..., Any]
+    via: str, source: str, expected: list[str], found: Any
 ) -> None:
     findings = found(
         task("first", "{connection: west, queue: a}", BINDING % ("carrier", via)),
@@ -280,7 +277,7 @@ def test_every_check_is_found_in_a_golden_set_or_here() -> None:
     ] == []
 
 
-def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found: Callable[..., Any]) -> None:
+def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found: Any) -> None:
     findings = found(
         task("telemetry", "{connection: hubs, hub: telemetry}", to("north")),
         task("other", "{connection: hubs, hub: other, binary_properties: false}", to("north")),
@@ -293,7 +290,7 @@ def test_hub_source_has_a_finding_unless_no_sender_uses_binary_properties(found:
     ]
 
 
-def test_remaining_ttl_has_an_effect_if_a_task_sends_it_to_the_hub(found: Callable[..., Any]) -> None:
+def test_remaining_ttl_has_an_effect_if_a_task_sends_it_to_the_hub(found: Any) -> None:
     out = task("out", "{connection: hubs, hub: telemetry}", to("east"), more="ttl: remaining\n")
     into = task("into", "{connection: west, queue: orders}", to("hubs", "hub: telemetry"))
     other = task("other", "{connection: hubs, hub: other}", to("north"), more="ttl: remaining\n")

@@ -60,9 +60,7 @@ def test_host_file_must_leave_room_for_holds_and_batches(host: HostFile, expecte
     ("encoding", "count", "expected"),
     [("none", 1000, []), ("base64", 5, ["host-decodes-queues", "poison-after-few"]), ("none", 5, ["poison-after-few"])],
 )
-def test_host_file_must_pass_texts_of_storage_queues_on_and_deliver_often(
-    encoding: str, count: int, expected: list[str]
-) -> None:
+def test_host_file_must_pass_texts_of_storage_queues_on_often(encoding: str, count: int, expected: list[str]) -> None:
     host = replace(host_file(), queues_encoding=encoding, max_dequeue_count=count)
     found = review(load(ROOT / "config/examples/storage-queue"), Entities({}), host)
     assert [each.check.name for each in found] == expected

@@ -1,6 +1,5 @@
 """Heartbeats in a set of tasks: who may have them, where they go, and which rules must change."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,14 @@ def topic(*subscriptions: dict[str, Any]) -> dict[str, Any]:
         ("{connection: west, queue: orders}", "heartbeat: {every: PT1M, to: x}\n", "unknown"),
     ],
 )
-def test_a_task_that_cannot_have_heartbeats_is_refused(
-    problems: Callable[..., Any], source: str, more: str, expected: str
-) -> None:
+def test_a_task_that_cannot_have_heartbeats_is_refused(problems: Any, source: str, more: str, expected: str) -> None:
     text = f"task: copy\nsource: {source}\nroutes: [{{target: {{connection: east, queue: orders}}}}]\n{more}"
     found = problems(copy=text + "rejects: {connection: west, queue: rejected}\n")
     assert len(found) == 1
     assert expected in " ".join(found[0])
 
 
-def test_a_binding_and_heartbeats_exclude_each_other(problems: Callable[..., Any]) -> None:
+def test_a_binding_and_heartbeats_exclude_each_other(problems: Any) -> None:
     routes = "[{target: {connection: east, queue: a}, via: binding}]"
     text = f"task: copy\nsource: {{connection: west, queue: orders}}\nroutes: {routes}\n"
     (found,) = problems(copy=text + EVERY)
@@ -81,9 +78,7 @@ def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(t
     assert {"topic busway-heartbeat", "hub busway-heartbeat"} <= needed
 
 
-def test_subscriptions_of_applications_must_hide_heartbeats_and_the_source_select_them(
-    found: Callable[..., Any],
-) -> None:
+def test_subscriptions_of_applications_must_hide_heartbeats_and_the_source_select_them(found: Any) -> None:
     copy = task("copy", subscribed("west", "replication"), to("east", "topic: events"), more=EVERY)
     hidden = found(
         copy,
@@ -93,9 +88,7 @@ def test_subscriptions_of_applications_must_hide_heartbeats_and_the_source_selec
     assert not {"heartbeat-not-hidden", "heartbeat-not-taken"} & {name for name, _ in hidden}
 
 
-def test_a_subscription_that_selects_heartbeats_is_found_at_the_source_and_at_the_target(
-    found: Callable[..., Any],
-) -> None:
+def test_a_subscription_that_selects_heartbeats_is_found_at_the_source_and_at_the_target(found: Any) -> None:
     copy = task("copy", subscribed("west", "replication"), to("east", "topic: events"), more=EVERY)
     seen = found(
         copy,

@@ -1,6 +1,5 @@
 """Loops of tasks: which the review reports, and what stops one."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -77,7 +76,7 @@ def orders(a: str, b: str, *routes: str, source: str = "", more: str = UNGUARDED
         ),
     ],
 )
-def test_loops(found: Callable[..., Any], tasks: list[str], expected: list[tuple[str, str]]) -> None:
+def test_loops(found: Any, tasks: list[str], expected: list[tuple[str, str]]) -> None:
     assert found(*tasks) == expected
 
 
@@ -85,14 +84,12 @@ def test_loops(found: Callable[..., Any], tasks: list[str], expected: list[tuple
     ("condition", "name"),
     [("kind = 'order'", "endless-loop"), ("kind LIKE 'order%'", "possible-loop"), ("sys.Label = 'a'", "endless-loop")],
 )
-def test_same_condition_in_both_directions_does_not_stop_a_loop(
-    found: Callable[..., Any], condition: str, name: str
-) -> None:
+def test_same_condition_in_both_directions_does_not_stop_a_loop(found: Any, condition: str, name: str) -> None:
     tasks = [orders(a, b, f'when: "{condition}"\n    {to(b)}', to(b, "queue: rest")) for a, b in BOTH_WAYS]
     assert names(found(*tasks)) == [name]
 
 
-def test_too_many_loops_are_reported_as_such(found: Callable[..., Any]) -> None:
+def test_too_many_loops_are_reported_as_such(found: Any) -> None:
     found_names = names(found(*(events(a, b, "", suffix=e, more=UNGUARDED) for a, b in MESH for e in ("-x", "-y"))))
     assert found_names.count("possible-loop") == 12
     assert found_names[-1] == "too-many-ways"
@@ -114,7 +111,7 @@ def test_too_many_loops_are_reported_as_such(found: Callable[..., Any]) -> None:
         ("{sign: {key: k, into: Replication}}", True),
     ],
 )
-def test_mark_counts_unless_an_editor_removes_it(found: Callable[..., Any], editor: str, is_loop: bool) -> None:
+def test_mark_counts_unless_an_editor_removes_it(found: Any, editor: str, is_loop: bool) -> None:
     editors = editor if editor.startswith("{") else "{" + editor + "}"
     more = f"loop_prevention: off\neditors: [{editors}]\n"
     there = task("there", subscribed("west", "r"), to("east", "topic: events"), more=more)
@@ -134,9 +131,7 @@ def test_mark_counts_unless_an_editor_removes_it(found: Callable[..., Any], edit
         ("{sign: {key: k, into: Mark}}", False),
     ],
 )
-def test_mark_of_another_type_is_reported_if_nothing_else_sets_it(
-    found: Callable[..., Any], editor: str, is_reported: bool
-) -> None:
+def test_mark_of_another_type_is_reported_if_nothing_else_sets_it(found: Any, editor: str, is_reported: bool) -> None:
     first = task("first", "{connection: west, queue: a}", to("east", more="\n    action: SET mark = 1"))
     more = f"editors: [{editor}]\n"
     second = task("second", "{connection: north, queue: a}", to("east", more="\n    when: mark = '1'"), more=more)

@@ -1,6 +1,5 @@
 """Routes with several targets: what may be written, and that everything that reads routes sees each of them."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def test_each_target_has_its_heartbeats_and_its_number_in_a_smoke_test(tmp_path:
         routes_named(["copy:4"], configuration)
 
 
-def test_a_review_judges_each_target_at_its_place(found: Callable[..., Any]) -> None:
+def test_a_review_judges_each_target_at_its_place(found: Any) -> None:
     several = f"target: [{to('east')[8:]}, {to('north')[8:]}]"
     queues = {"Queues": [{"Name": "orders", "Properties": {"RequiresSession": True}}]}
     result = found(task("copy", SOURCE, several), east=queues, north={"Queues": [{"Name": "other"}]})
@@ -129,15 +128,13 @@ def test_a_review_judges_each_target_at_its_place(found: Callable[..., Any]) -> 
     assert ("entity-missing", "routes[0].target[1]") in result
 
 
-def test_a_loop_through_the_second_target_is_found(found: Callable[..., Any]) -> None:
+def test_a_loop_through_the_second_target_is_found(found: Any) -> None:
     several = f"target: [{to('east')[8:]}, {to('north')[8:]}]"
     back = task("back", "{connection: north, queue: orders}", to("west"), more="loop_prevention: off\n")
     assert "endless-loop" in names(found(task("copy", SOURCE, several, more="loop_prevention: off\n"), back))
 
 
-def test_rejects_with_duplicate_detection_lose_what_two_targets_refuse(
-    found: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_rejects_with_duplicate_detection_lose_what_two_targets_refuse(found: Any, tmp_path: Path) -> None:
     rejected = {"Name": "rejected", "Properties": {"RequiresDuplicateDetection": True}}
     assert "rejects-detect-duplicates" in names(found(task("copy", SOURCE, to("east")), north={"Queues": [rejected]}))
     folder = tmp_path / "plan"

@@ -1,6 +1,5 @@
 """Each fault in a task file is reported with its place in the file."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ FAULTS: list[tuple[str, ...]] = [
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault[1]}: {fault[2]}")
-def test_every_fault_is_reported_with_its_place(problems: Callable[..., Any], fault: tuple[str, ...]) -> None:
+def test_every_fault_is_reported_with_its_place(problems: Any, fault: tuple[str, ...]) -> None:
     text, path, problem, *hint = fault
     (found,) = problems(copy=text)
     assert found[0] == ("tasks/copy.yaml" + (f": {path}" if path else ""))
@@ -114,7 +113,7 @@ def test_every_fault_is_reported_with_its_place(problems: Callable[..., Any], fa
     assert found[2] == "".join(hint)
 
 
-def test_invalid_rule_is_reported_with_a_mark_below_the_fault(problems: Callable[..., Any]) -> None:
+def test_invalid_rule_is_reported_with_a_mark_below_the_fault(problems: Any) -> None:
     (found,) = problems(copy=TASK.replace("- target", '- when: "priority >> 5"\n    target'))
     assert found[0] == "tasks/copy.yaml: routes[0].when"
     first, line, mark = found[1].split("\n")
@@ -124,13 +123,13 @@ def test_invalid_rule_is_reported_with_a_mark_below_the_fault(problems: Callable
 
 
 @pytest.mark.parametrize("key", ["action", "when"])
-def test_the_rules_of_all_routes_are_looked_at(problems: Callable[..., Any], key: str) -> None:
+def test_the_rules_of_all_routes_are_looked_at(problems: Any, key: str) -> None:
     routes = "\n".join(f"  - {key}: 'SET SET'\n    target: {{connection: east, queue: q{n}}}" for n in range(3))
     found = problems(copy=TASK[: TASK.index("  - target")] + routes)
     assert [path for path, _, _ in found] == [f"tasks/copy.yaml: routes[{number}].{key}" for number in range(3)]
 
 
-def test_invalid_editor_options_are_reported_with_their_place(problems: Callable[..., Any]) -> None:
+def test_invalid_editor_options_are_reported_with_their_place(problems: Any) -> None:
     steps = (
         *(
             "{transform: &a {expression: *a}}",
@@ -148,7 +147,7 @@ def test_invalid_editor_options_are_reported_with_their_place(problems: Callable
     ]
 
 
-def test_unknown_editor_is_reported(problems: Callable[..., Any]) -> None:
+def test_unknown_editor_is_reported(problems: Any) -> None:
     found = problems(copy=TASK + "editors: [{fliter: a = 1}, {sort: {}}, {filter: a = 1, sort: {}}, 5, {}]\n")
     assert found == [
         ("tasks/copy.yaml: editors[0]", "unknown editor 'fliter', did you mean 'filter'?", ""),
@@ -159,7 +158,7 @@ def test_unknown_editor_is_reported(problems: Callable[..., Any]) -> None:
     ]
 
 
-def test_invalid_schema_is_reported_with_the_other_problems(folder: Path, problems: Callable[..., Any]) -> None:
+def test_invalid_schema_is_reported_with_the_other_problems(folder: Path, problems: Any) -> None:
     folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
     found = problems(
         copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
@@ -175,7 +174,7 @@ def test_invalid_schema_is_reported_with_the_other_problems(folder: Path, proble
     ]
 
 
-def test_editor_options_are_reported_by_their_path(problems: Callable[..., Any]) -> None:
+def test_editor_options_are_reported_by_their_path(problems: Any) -> None:
     found = problems(
         copy=TASK
         + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"

@@ -47,7 +47,7 @@ JARGON = (
 
 
 @pytest.mark.parametrize(("content", "place", "text"), FILES, ids=[text for _, _, text in FILES])
-def test_a_file_that_is_not_yaml_is_a_problem_in_plain_words(
+def test_a_file_that_is_not_yaml_is_reported_in_plain_words(
     tmp_path: Path, content: str, place: str, text: str
 ) -> None:
     file, problems = tmp_path / "task.yaml", list[Problem]()
