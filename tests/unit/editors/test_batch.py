@@ -1,6 +1,5 @@
 """The batch and split editors: which messages share an envelope, and how an envelope is split."""
 
-import asyncio
 import io
 import json
 import uuid
@@ -12,15 +11,12 @@ import pytest
 
 from shared.amqp.values import NULL, Value, binary, double, int_, long, string, symbol, timestamp
 from shared.amqp.values import uuid as amqp_uuid
-from shared.editors.batch import BatchStep
 from shared.editors.content.envelopes import envelope
-from shared.editors.split import SplitStep
-from shared.editors.transcode import TranscodeStep
 from shared.errors import MessageRejected
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import EditedTogether, Joined, Withheld
-from tests.fakes import task_facts
+from tests.editing import answers, edited, editor
 from tests.messages import ENQUEUED, message
 
 ORIGIN = Origin("west", "orders")
@@ -31,19 +27,16 @@ def order(number: int, body: str = "{}", **options: Any) -> Message:
 
 
 def batched(messages: Sequence[Message], **options: Any) -> Sequence[EditedTogether]:
-    editor = BatchStep.model_validate({"batch": options}).editor(task_facts())
-    return asyncio.run(editor.edit_batch(messages, timeout_seconds=1))
+    return answers(editor("batch", **options), *messages)
 
 
 def envelopes(messages: Sequence[Message], **options: Any) -> list[Message]:
-    return [
-        each[0] for each in batched(messages, **options) if not isinstance(each, Joined | Withheld | MessageRejected)
-    ]
+    found = batched(messages, **options)
+    return [each[0] for each in found if not isinstance(each, Joined | Withheld | MessageRejected)]
 
 
 def split(whole: Message, **options: Any) -> Sequence[Message]:
-    parts = SplitStep.model_validate({"split": options}).editor(task_facts()).edit(whole)
-    assert not isinstance(parts, Withheld)
+    parts: Sequence[Message] = editor("split", **options).edit(whole)
     return parts
 
 
@@ -232,8 +225,8 @@ def test_a_container_of_another_schema_becomes_one_container_for_each_value_whic
     ]
     whole = message(1, body=container(schema, orders, codec).encode("latin-1"), content_type="application/avro")
     parts = split(whole, **{"from": "avro"})
-    read = TranscodeStep.model_validate({"transcode": {"from": {"format": "avro"}, "to": "json"}}).editor(task_facts())
-    assert [json.loads(found.body or b"") for part in parts for found in read.edit(part)] == orders
+    read = editor("transcode", **{"from": {"format": "avro"}, "to": "json"})
+    assert [json.loads(edited(read, part).body or b"") for part in parts] == orders
 
 
 ARRAYS = {
@@ -243,11 +236,8 @@ ARRAYS = {
 }
 NO_BODY = {"type": "record", "name": "Other", "fields": [{"name": "text", "type": "string"}]}
 PLAIN = {"type": "record", "name": "Plain", "fields": [{"name": "body", "type": ["null", "bytes"]}]}
-FOREIGN = {
-    "type": "record",
-    "name": "Message",
-    "fields": [{"name": "body", "type": "bytes"}, {"name": "amqp", "type": "bytes"}],
-}
+FOREIGN_FIELDS = [{"name": name, "type": "bytes"} for name in ("body", "amqp")]
+FOREIGN = {"type": "record", "name": "Message", "fields": FOREIGN_FIELDS}
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from shared.amqp.codec import encode
 from shared.amqp.values import NULL, Value, int_, list_, long, string, symbol
 from shared.editors.claim_check import ClaimCheck, ClaimCheckStep
 from shared.editors.claim_restore import ClaimRestore, ClaimRestoreStep
-from shared.editors.decrypt import DecryptStep
-from shared.editors.encrypt import EncryptStep
 from shared.editors.state.claims import MEDIA_TYPE, PROPERTY
 from shared.errors import ConfigError, MessageRejected, TargetUnavailable
 from shared.message.arrival import Origin
@@ -151,9 +149,8 @@ def test_small_bodies_and_messages_without_a_claim_are_not_changed(tmp_path: Pat
 
 def test_claim_check_works_before_and_after_encryption(tmp_path: Path) -> None:
     path = tmp_path / "claims.db"
-    facts = task_facts(keys.settings(key=keys.jwks(keys.made("oct"))))
-    encrypt = EncryptStep.model_validate({"encrypt": {"key": "key"}}).editor(facts)
-    decrypt = DecryptStep.model_validate({"decrypt": {"key": "key"}}).editor(facts)
+    app = keys.settings(key=keys.jwks(keys.made("oct")))
+    encrypt, decrypt = (editor(verb, app, key="key") for verb in ("encrypt", "decrypt"))
     large = drawing(1, b"a body that is large", content_type=symbol("text/plain"))
     for first, second in ((check(path), encrypt), (encrypt, check(path))):
         (one,) = edited(first, large.copy())

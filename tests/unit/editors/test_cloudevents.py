@@ -1,8 +1,8 @@
 """The cloudevents editor: both modes of the AMQP binding, and events that are invalid."""
 
 import json
-import uuid as uuid_module
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -83,11 +83,7 @@ def test_an_event_without_a_message_id_has_the_same_id_at_every_delivery() -> No
 
 @pytest.mark.parametrize(
     ("identity", "expected"),
-    [
-        (ulong(5), "5"),
-        (uuid(uuid_module.UUID(int=1)), "00000000-0000-0000-0000-000000000001"),
-        (binary(b"\xff"), "/w=="),
-    ],
+    [(ulong(5), "5"), (uuid(UUID(int=1)), "00000000-0000-0000-0000-000000000001"), (binary(b"\xff"), "/w==")],
 )
 def test_a_message_id_of_any_type_becomes_text(identity: Value, expected: Any) -> None:
     received = edited(order(message_id=identity), to="binary", type="t")

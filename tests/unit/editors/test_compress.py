@@ -71,11 +71,7 @@ def test_an_encoding_has_several_names_in_any_case() -> None:
         ("gzip", gzip.compress(b"content") + b"more", ("TrailingBytes", "body has bytes after the end of its gzip")),
         ("gzip", gzip.compress(b"a")[:-8] + bytes(8), ("NotCompressed", "body is not gzip, or is damaged")),
         ("gzip", gzip.compress(b"") * 1001, ("NotCompressed", "body is gzip of more than 1000 members")),
-        (
-            "zstd",
-            zstandard.compress(b"content") + b"more",
-            ("TrailingBytes", "body has bytes after the end of its zstd"),
-        ),
+        ("zstd", zstandard.compress(b"a") + b"more", ("TrailingBytes", "body has bytes after the end of its zstd")),
         ("zstd", zstandard.compress(b"content")[:-1], ("NotCompressed", "body is zstd that is cut off")),
         ("zstd", b"content", ("NotCompressed", "body is not zstd, or is damaged")),
         ("br", brotli.compress(b"content") + b"more", ("NotCompressed", "body is not brotli, or is damaged")),
@@ -106,10 +102,8 @@ def test_a_decompressed_body_may_reach_the_size_limit_but_not_exceed_it(encoding
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_decompressed_body_may_reach_the_ratio_limit_but_not_exceed_it(encoding: Any) -> None:
     packed = edited(compress(encoding=encoding), message(body=bytes(50_000)))
-    assert rejection(decompress(max_ratio=10), packed) == (
-        "BodyTooLarge",
-        "body becomes more than 10 times its compressed size",
-    )
+    problem = "body becomes more than 10 times its compressed size"
+    assert rejection(decompress(max_ratio=10), packed) == ("BodyTooLarge", problem)
 
 
 def test_a_bomb_that_does_not_declare_its_size_is_rejected() -> None:

@@ -197,15 +197,11 @@ def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_again_after_a_chang
     path, clock = tmp_path / "store.db", clock_at_delivery()
     blobs = FileBlobs(path, "tables")
     blob = {"setting": "TABLES", "container": "tables", "blob": "customers.csv"}
-    options: dict[str, Any] = {
-        "blob": blob,
-        "key": {"property": "customer"},
-        "column": "id",
-        "properties": {"segment": "segment"},
-    }
+
+    by: dict[str, Any] = {"key": {"property": "customer"}, "column": "id", "properties": {"segment": "segment"}}
 
     def opened() -> Enrich:
-        return editor(tmp_path, clock, {"TABLES": f"file:{path}"}, **options)
+        return editor(tmp_path, clock, {"TABLES": f"file:{path}"}, blob=blob, **by)
 
     with pytest.raises(TargetRefused, match=r"table customers\.csv: is missing, expected it in file:store\.db/tables"):
         segment(opened())
@@ -226,4 +222,4 @@ def test_a_table_in_a_blob_is_read_at_the_first_delivery_and_again_after_a_chang
     with pytest.raises(BuswayError):
         segment(opened())
     with pytest.raises(ConfigError, match="task copy: enrich: app setting TABLES"):
-        editor(tmp_path, **options)
+        editor(tmp_path, **by, blob=blob)

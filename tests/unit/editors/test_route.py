@@ -39,18 +39,8 @@ def test_a_value_becomes_a_property_of_its_type(kind: str, body: bytes, expected
     ("kind", "value"),
     [
         *(("string", each) for each in (b"5", b"[]", b"true", b'"\\ud83d"', b'"' + b"x" * 32769 + b'"')),
-        *(
-            ("long", each)
-            for each in (
-                b"5.5",
-                b'"5"',
-                b"true",
-                b"9223372036854775808",
-                b"-9223372036854775809",
-                b"1E400",
-                b"1E999999999",
-            )
-        ),
+        *(("long", each) for each in (b"5.5", b'"5"', b"true", b"1E400", b"1E999999999")),
+        *(("long", each) for each in (b"9223372036854775808", b"-9223372036854775809")),
         *(("double", each) for each in (b'"1"', b"false", b"1E400", b"-1E400")),
         *(("boolean", each) for each in (b"1", b'"true"')),
         *(("timestamp", each) for each in (b"5", b'"yesterday"', b'"2030-03-17T17:46:40"')),

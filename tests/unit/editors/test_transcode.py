@@ -19,6 +19,8 @@ from shared.tasks.files import load
 from tests.messages import message
 from tests.unit.editors.transcoding import AVRO, ORDER, PROTOBUF, RAW, SINGLE, made, rejection, step
 
+UTF_8 = {"format": "text", "charset": "utf-8"}
+
 
 @pytest.mark.parametrize(
     ("after", "content_type"),
@@ -150,10 +152,8 @@ def test_a_changed_character_set_is_named_in_the_content_type(transcode: Any) ->
     with pytest.raises(MessageRejected, match="the body is not data"):
         recode.edit(received)
     back = transcode({"format": "text", "charset": "utf-8"}, {"format": "text", "charset": "ascii"})
-    assert rejection(back, "s3cr3t €".encode()) == (
-        "NotWritable",
-        "body has a character at position 7 that ascii does not have",
-    )
+    problem = "body has a character at position 7 that ascii does not have"
+    assert rejection(back, "s3cr3t €".encode()) == ("NotWritable", problem)
 
 
 @pytest.mark.parametrize(
@@ -161,17 +161,9 @@ def test_a_changed_character_set_is_named_in_the_content_type(transcode: Any) ->
     [
         ("json", "xml", "XML can only be read"),
         ("json", "yaml", "unknown format, expected json, cbor"),
-        ("json", {"format": "text", "charset": "utf-8"}, "has text on one side only, expected it on both"),
-        (
-            {"format": "text", "charset": "klingon"},
-            {"format": "text", "charset": "utf-8"},
-            "unknown character set klingon",
-        ),
-        (
-            {"format": "text", "charset": "utf-7"},
-            {"format": "text", "charset": "utf-8"},
-            "utf-7, which is not a character set",
-        ),
+        ("json", UTF_8, "has text on one side only, expected it on both"),
+        ({"format": "text", "charset": "klingon"}, UTF_8, "unknown character set klingon"),
+        ({"format": "text", "charset": "utf-7"}, UTF_8, "utf-7, which is not a character set"),
         ("json", "avro", "writes avro, expected a mapping with a schema"),
         ({"format": "avro", "as": "raw"}, "json", "raw needs a schema"),
         ("json", {**AVRO, "schema": "none.avsc"}, "none.avsc: the file is missing"),

@@ -23,6 +23,7 @@ DOTNET = (
 KIND = "got another kind of value, expected"
 NODES = {"format": "avro", "schema": "node.avsc", "as": "raw"}
 UNUSABLE = ("NotAvro", "body has a schema that cannot be used")
+RANGE = "a number out of range"
 LONE = "body has half a character (a lone surrogate) at"
 
 
@@ -34,10 +35,8 @@ def length(content: bytes) -> bytes:
 
 def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> None:
     body = b"\x0a\x014" + b"\xf8\x01\x05"
-    assert rejection(transcode(PROTOBUF, "json"), body) == (
-        "NotProtobuf",
-        "body has a field that is not in the descriptor set",
-    )
+    problem = "body has a field that is not in the descriptor set"
+    assert rejection(transcode(PROTOBUF, "json"), body) == ("NotProtobuf", problem)
     assert made(transcode({**PROTOBUF, "unknown_fields": "drop"}, "json"), body).body == b'{"id":"4"}'
 
 
@@ -55,20 +54,12 @@ def test_unknown_protobuf_fields_are_dropped_if_configured(transcode: Any) -> No
         ),
         (b"[" * 101 + b"]" * 101, "cbor", "body is nested more than 100 deep"),
         (b'{"a": [0, "\\ud800"]}', "cbor", f"{LONE} $.*[1], which CBOR cannot represent"),
-        (
-            b"[18446744073709551616]",
-            "messagepack",
-            "body has a number out of range at $[0], which MessagePack cannot represent",
-        ),
+        (b"[18446744073709551616]", "messagepack", f"body has {RANGE} at $[0], which MessagePack cannot represent"),
         (b"[1e400]", "messagepack", "body has a value of a type at $[0], which MessagePack cannot represent"),
         (b'{"id": 5}', RAW, "$.id: got a whole number, expected text"),
         (b"{}", RAW, "$: has no id"),
         (b'{"id": "a", "s3cr3t": 1}', RAW, "$: has a name that is not a field of the schema"),
-        (
-            b'{"id": "a", "count": 2147483648}',
-            RAW,
-            "$.count: got a number out of range, expected a whole number of 32 bits",
-        ),
+        (b'{"id": "a", "count": 2147483648}', RAW, f"$.count: got {RANGE}, expected a whole number of 32 bits"),
         (b'{"id": "a", "count": 1.5}', RAW, "$.count: got a number, expected a whole number of 32 bits"),
         (b'{"id": "a", "price": 9007199254740993}', RAW, "$.price: got a number with more digits than a double has"),
         (b'{"id": "a", "raw": "s3cr3t!"}', RAW, "$.raw: got a text that is not Base64, expected bytes"),
@@ -98,7 +89,7 @@ def test_a_value_that_a_format_cannot_hold_is_reported(transcode: Any, body: byt
         ("cbor", bytes.fromhex("a10102"), "body has a key that is not text"),
         (
             "cbor",
-            bytes.fromhex("f97e00"),
+            b"\xf9\x7e\x00",
             "body has a number that is infinite, NaN or too long at $, which JSON cannot represent",
         ),
         ("cbor", bytes.fromhex("81f7"), "body has a value of a type at $[0], which JSON cannot represent"),

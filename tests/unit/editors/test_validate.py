@@ -10,12 +10,9 @@ from pydantic import ValidationError
 from shared.amqp.values import NULL, Value, binary, list_, long, string
 from shared.codecs.avro import AvroSchema, RawAvro, SingleObject
 from shared.codecs.avro_container import Container, write_container
-from shared.codecs.plain import Codec
-from shared.editors.options import FOLDER
-from shared.editors.validate import ValidateStep
 from shared.protocols import Withheld
+from tests import editing
 from tests.editing import rejection
-from tests.fakes import task_facts
 from tests.messages import message
 
 ORDER = {
@@ -31,6 +28,7 @@ ORDER = {
 }
 LINE = {"type": "object", "properties": {"price": {"type": "number", "minimum": 0}, "kind": {"enum": ["a", "b"]}}}
 AVRO = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+NO_BODY = "the body is an amqp-value ({}), expected data, or a value that is a string or binary"
 GOOD = {"id": "4711", "lines": [{"price": 3.5, "kind": "a"}]}
 
 
@@ -44,11 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def editor(folder: Path) -> Any:
-    return lambda **options: step(folder, **options).editor(task_facts())
-
-
-def step(folder: Path, **options: Any) -> Any:
-    return ValidateStep.model_validate({"validate": options}, context={FOLDER: folder})
+    return lambda **options: editing.editor("validate", folder=folder, **options)
 
 
 def test_a_valid_body_passes_unchanged(editor: Any) -> None:
@@ -99,28 +93,17 @@ def test_a_violation_of_the_schema_is_reported_by_its_path(editor: Any, body: by
         ({"const": "x" * 500}, b'"secret"', '$: got a string, expected const "' + "x" * 199 + "…"),
     ],
 )
-def test_each_keyword_of_a_schema_reports_its_violation(folder: Path, schema: Any, body: bytes, expected: str) -> None:
+def test_each_keyword_reports_its_violation(folder: Path, editor: Any, schema: Any, body: bytes, expected: str) -> None:
     (folder / "other.json").write_text(json.dumps(schema))
-    assert rejection(step(folder, schema="other.json").editor(task_facts()), message(body=body)) == (
-        "SchemaViolated",
-        expected,
-    )
+    assert rejection(editor(schema="other.json"), message(body=body)) == ("SchemaViolated", expected)
 
 
 @pytest.mark.parametrize(
     ("body", "reason", "expected"),
     [
         (None, "NoBody", "the message has no body, expected data, or a value that is a string or binary"),
-        (
-            list_([long(1)]),
-            "UnreadableBody",
-            "the body is an amqp-value (list), expected data, or a value that is a string or binary",
-        ),
-        (
-            NULL,
-            "UnreadableBody",
-            "the body is an amqp-value (null), expected data, or a value that is a string or binary",
-        ),
+        (list_([long(1)]), "UnreadableBody", NO_BODY.format("list")),
+        (NULL, "UnreadableBody", NO_BODY.format("null")),
         (b"", "NotJson", "body is not JSON, line 1 column 1: expecting value"),
         (b"\xef\xbb\xbf{}", "NotJson", "body is not JSON, line 1 column 1: expecting value"),
         (b'{"a": 1,\n "b" 2}', "NotJson", "body is not JSON, line 2 column 6: expecting '"),
@@ -142,9 +125,9 @@ def test_a_body_that_is_not_json_is_reported_but_not_quoted(editor: Any, body: A
     assert len(description) < 120
 
 
-def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder: Path) -> None:
+def test_nesting_and_numbers_beyond_the_comparison_are_rejected(folder: Path, editor: Any) -> None:
     (folder / "tree.json").write_text(json.dumps({"items": {"$ref": "#"}, "multipleOf": 0.5}))
-    check = step(folder, schema="tree.json").editor(task_facts())
+    check = editor(schema="tree.json")
     deep = message(body=b"[" * 900 + b"]" * 900)
     assert rejection(check, deep)[1] == "body is nested too deeply to be compared with the schema"
     large = message(body=b"0." + b"1" * 5000)
@@ -170,20 +153,16 @@ def test_the_size_limit_counts_the_content_of_the_body(editor: Any) -> None:
 
 
 def test_a_body_over_the_limit_is_not_parsed(editor: Any) -> None:
-    assert (
-        rejection(editor(schema="schemas/order.json", max_size=10), message(body=b"no JSON at all"))[0]
-        == "BodyTooLarge"
-    )
+    check = editor(schema="schemas/order.json", max_size=10)
+    assert rejection(check, message(body=b"no JSON at all"))[0] == "BodyTooLarge"
 
 
 def test_required_properties_are_found_in_any_case_and_null_counts_as_missing(editor: Any) -> None:
     check = editor(required_properties=["Tenant", "sys.SessionId"])
     here = message(named={"tenant": string("")}, session_id="s")
     assert check.edit(here) == (here,)
-    assert rejection(check, message(named={"tenant": NULL})) == (
-        "PropertyMissing",
-        "has no property Tenant, sys.SessionId",
-    )
+    found = rejection(check, message(named={"tenant": NULL}))
+    assert found == ("PropertyMissing", "has no property Tenant, sys.SessionId")
 
 
 def test_the_content_type_is_compared_without_its_parameters(editor: Any) -> None:
@@ -209,7 +188,7 @@ def test_an_invalid_message_that_is_dropped_is_withheld_with_the_reason(editor: 
 
 def problem(folder: Path, **options: Any) -> tuple[str, str]:
     with pytest.raises(ValidationError) as caught:
-        step(folder, **options)
+        editing.editor("validate", folder=folder, **options)
     error, *others = caught.value.errors()
     assert {other["type"] for other in others} <= {"too_short"}
     return ".".join(map(str, error["loc"])), error["msg"].removeprefix("Value error, ")
@@ -258,12 +237,12 @@ def test_a_reference_to_a_file_outside_the_folder_is_refused(folder: Path) -> No
         assert "is not found in the configuration folder" in problem(folder, schema="x.json")[1]
 
 
-def test_a_schema_is_found_by_its_id(folder: Path) -> None:
+def test_a_schema_is_found_by_its_id(folder: Path, editor: Any) -> None:
     (folder / "schemas/line.json").write_text(json.dumps({"$id": "https://example.com/line", **LINE}))
     (folder / "schemas/list.json").write_text(
         json.dumps({"$id": "https://example.com/list", "items": {"$ref": "line"}, "$defs": {"no": {"$ref": "#"}}})
     )
-    check = step(folder, schema="schemas/list.json").editor(task_facts())
+    check = editor(schema="schemas/list.json")
     assert check.edit(message(body=b'[{"price": 1}]'))
     assert rejection(check, message(body=b'[{"price": "1"}]'))[1] == '$[0].price: got a string, expected type "number"'
 
@@ -277,22 +256,14 @@ def test_a_schema_is_found_by_its_id(folder: Path) -> None:
         ({"max_size": "5"}, "validate.max_size", "Input should be a valid integer"),
         ({"content_type": "json"}, "validate.content_type", "String should match"),
         ({"required_properties": []}, "validate.required_properties", "Tuple should have at least 1 item"),
-        (
-            {"required_properties": ["sys.Secret"]},
-            "validate.required_properties.0",
-            "names sys.Secret, expected sys. and one of",
-        ),
+        ({"required_properties": ["sys.Secret"]}, "validate.required_properties.0", "names sys.Secret, expected sys."),
         ({"schema": 5}, "validate.schema", "expected the name of a file"),
         ({"max_size": 1, "on_failure": "ignore"}, "validate.on_failure.word", "Input should be 'reject' or 'drop'"),
         ({"avro": "none.avsc"}, "validate.avro", "none.avsc: the file is missing"),
         ({"avro": "schemas/order.json"}, "validate.avro", "schemas/order.json: is not a usable Avro schema"),
         ({"avro": "o.avsc", "schema": "schemas/order.json"}, "validate", "has schema and avro, expected one"),
         ({"max_size": 1, "as": "raw"}, "validate", "has `as` without avro, expected both"),
-        (
-            {"max_size": 1, "on_failure": {"mark": "no name"}},
-            "validate.on_failure.mapping.mark",
-            "String should match pattern",
-        ),
+        ({"max_size": 1, "on_failure": {"mark": "no name"}}, "validate.on_failure.mapping.mark", "String should match"),
     ],
 )
 def test_bad_options_are_refused(folder: Path, options: dict[str, Any], place: str, expected: str) -> None:
@@ -302,28 +273,24 @@ def test_bad_options_are_refused(folder: Path, options: dict[str, Any], place: s
 
 
 @pytest.mark.parametrize("form", ["container", "raw", "single_object"])
-def test_an_avro_body_is_validated_with_its_schema(folder: Path, form: str) -> None:
+def test_an_avro_body_is_validated_with_its_schema(folder: Path, editor: Any, form: str) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
-    check = step(folder, avro="order.avsc", **{"as": form}).editor(task_facts())
+    check = editor(avro="order.avsc", **{"as": form})
     schema = AvroSchema(json.dumps(AVRO).encode())
-    codecs: dict[str, Codec] = {
-        "container": Container(schema),
-        "raw": RawAvro(schema),
-        "single_object": SingleObject(schema),
-    }
-    good = message(body=codecs[form].write({"id": "4711"}))
+    codec = {"container": Container, "raw": RawAvro, "single_object": SingleObject}[form](schema)
+    good = message(body=codec.write({"id": "4711"}))
     before = good.encode()
     assert check.edit(good) == (good,)
     assert good.encode() == before
-    for bad in (codecs[form].write({"id": "s3cr3t"})[:-1], b"", b'{"id": "s3cr3t"}'):
+    for bad in (codec.write({"id": "s3cr3t"})[:-1], b"", b'{"id": "s3cr3t"}'):
         reason, description = rejection(check, message(body=bad))
         assert reason == "NotAvro"
         assert "s3cr3t" not in description
 
 
-def test_a_container_may_hold_any_number_of_values(folder: Path) -> None:
+def test_a_container_may_hold_any_number_of_values(folder: Path, editor: Any) -> None:
     (folder / "order.avsc").write_text(json.dumps(AVRO))
-    check = step(folder, avro="order.avsc").editor(task_facts())
+    check = editor(avro="order.avsc")
     schema = AvroSchema(json.dumps(AVRO).encode())
     for values in ([], [{"id": "a"}], [{"id": "a"}, {"id": "b"}]):
         assert check.edit(message(body=write_container(schema, values)))
@@ -332,9 +299,7 @@ def test_a_container_may_hold_any_number_of_values(folder: Path) -> None:
 
 
 def test_a_mark_names_the_fault_and_is_removed_once_the_message_is_valid() -> None:
-    check = ValidateStep.model_validate({"validate": {"max_size": 3, "on_failure": {"mark": "fault"}}}).editor(
-        task_facts()
-    )
+    check = editing.editor("validate", max_size=3, on_failure={"mark": "fault"})
     received = message(body=b"1234")
     assert check.edit(received) == (received,)
     mark = received.application_property("fault")

@@ -58,7 +58,7 @@ BY_REQUEST = "each request of Event Grid is answered by itself"
         (from_grid(more="lanes: 2\n" + REJECTS), f"expected none of them: {BY_REQUEST}"),
         (
             from_grid(more="heartbeat: {every: PT1M}\n" + REJECTS),
-            "has heartbeats, expected none: each request of Event Grid",
+            "has heartbeats, expected none: each request of Event",
         ),
         (from_grid(route=", via: binding"), f"has `via: binding`, expected none: {BY_REQUEST}"),
     ],

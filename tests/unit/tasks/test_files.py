@@ -52,9 +52,8 @@ rejects: {{connection: west, queue: rejected}}
 
 def test_two_tasks_of_one_consumer_group_are_reported(problems: Any) -> None:
     first = HUB_TASK.format(task="first", hub="h", group="")
-    ((path, problem, hint),) = problems(
-        a=first, b=HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
-    )
+    second = HUB_TASK.format(task="second", hub="H", group=", consumer_group: $default")
+    ((path, problem, hint),) = problems(a=first, b=second)
     assert path == "tasks/b.yaml: source.consumer_group"
     assert problem == "'first' already reads H with $default, and each would receive only some of the events"
     assert hint == "give each task its own consumer group"
@@ -79,11 +78,8 @@ rejects: {connection: hub-west, hub: rejected}
     folder.joinpath("tasks/a.yaml").write_text(task, encoding="utf-8")
     (read,) = load(folder).tasks
     assert read.source.partitions == (0, 3)
-    assert [(target.entity, target.partition) for target in read.targets()] == [
-        ("other", "keep"),
-        ("other", 2),
-        ("rejected", None),
-    ]
+    targets = [(target.entity, target.partition) for target in read.targets()]
+    assert targets == [("other", "keep"), ("other", 2), ("rejected", None)]
 
 
 def test_the_configuration_of_the_repository_is_read() -> None:
@@ -153,11 +149,7 @@ def test_alias_is_a_name_that_fits_into_a_path(problems: Any, alias: str) -> Non
     ("connection", "path", "problem"),
     [
         ("{kind: service-bus, setting: WEST, site: 'a;b'}", "south: site", "is 'a;b', expected letters, digits, . -"),
-        (
-            "{kind: service-bus, setting: 'Endpoint=sb://x'}",
-            "south: setting",
-            "is a connection string, expected the name",
-        ),
+        ("{kind: service-bus, setting: 'Endpoint=sb://x'}", "south: setting", "is a connection string, expected"),
         ("text", "south", "expected a mapping"),
         ("", "south", "expected a mapping"),
     ],

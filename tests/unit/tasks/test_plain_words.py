@@ -111,10 +111,7 @@ def test_keys_of_a_level_are_those_of_the_chosen_member_of_a_union() -> None:
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        (
-            "Endpoint=sb://x/;SharedAccessKeyName=a;SharedAccessKey=topsecret",
-            "is a connection string, expected the name",
-        ),
+        ("Endpoint=sb://x/;SharedAccessKeyName=a;SharedAccessKey=topsecret", "is a connection string, expected the"),
         ("topsecret+/==", "expected the name of an app setting"),
     ],
 )

@@ -70,11 +70,8 @@ def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(t
     ]
     assert heartbeat_schedule(configuration) == "*/7 * * * * *"
     assert configuration.hubs("hubs") == {"orders", "busway-heartbeat"}
-    needed = {
-        str(entity.name)
-        for entities in needs_of(configuration, None).namespaces.values()
-        for entity in entities.values()
-    }
+    needs = needs_of(configuration, None).namespaces.values()
+    needed = {str(entity.name) for entities in needs for entity in entities.values()}
     assert {"topic busway-heartbeat", "hub busway-heartbeat"} <= needed
 
 

@@ -84,10 +84,7 @@ def test_a_list_that_means_nothing_is_a_problem_at_its_place(tmp_path: Path, rou
 @pytest.mark.parametrize("editor", [Batch, Deduplicate])
 def test_an_editor_that_joins_messages_needs_one_target(tmp_path: Path, editor: type[Batch | Deduplicate]) -> None:
     assert editor.joins
-    options = {
-        Batch: "batch: {as: json-array}",
-        Deduplicate: "deduplicate: {by: sys.MessageId, window: PT1H, store: memory}",
-    }[editor]
+    options = "batch: {as: json-array}" if editor is Batch else "deduplicate: {window: PT1H, store: memory}"
     with pytest.raises(ConfigError, match=f"several targets and the editor {editor.name}, which joins messages"):
         written(tmp_path, f"target: {THREE}", more=f"editors: [{{{options}}}]")
 

@@ -1,5 +1,6 @@
 """What is said about a file that is not YAML: where, what, and what to do, without the words of a parser."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -32,28 +33,15 @@ FILES = (
     ("a: \x07\n", "", "has a character that no text may have"),
     ("a: " + "[" * 60, "line 1, column 64", "lacks a value here"),
 )
-JARGON = (
-    "scanning",
-    "parsing",
-    "scalar",
-    "flow",
-    "mapping values",
-    "block end",
-    "token",
-    "stream",
-    "<unicode",
-    "simple key",
-)
+JARGON = re.compile("scanning|parsing|scalar|flow|mapping values|block end|token|stream|<unicode|simple key")
 
 
 @pytest.mark.parametrize(("content", "place", "text"), FILES, ids=[text for _, _, text in FILES])
-def test_a_file_that_is_not_yaml_is_reported_in_plain_words(
-    tmp_path: Path, content: str, place: str, text: str
-) -> None:
+def test_a_file_that_is_no_yaml_is_reported_in_plain_words(tmp_path: Path, content: str, place: str, text: str) -> None:
     file, problems = tmp_path / "task.yaml", list[Problem]()
     file.write_text(content)
     assert list(documents_in(file, problems)) == []
     (problem,) = problems
     assert problem.path == (f"{file}: {place}" if place else str(file))
     assert text in str(problem)
-    assert not [word for word in JARGON if word in str(problem)]
+    assert not JARGON.search(str(problem))
