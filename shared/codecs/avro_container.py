@@ -34,9 +34,8 @@ class Container(Avro):
         """Return the only value of a container; raises MessageRejected unless there is exactly one."""
         values = read_container(content, self._schema)
         if len(values) != 1:
-            raise MessageRejected(
-                NOT_AVRO, f"body is an Avro container of {len(values)} values, expected one (use split first)"
-            )
+            problem = f"body is an Avro container of {len(values)} values, expected one (use split first)"
+            raise MessageRejected(NOT_AVRO, problem)
         return values[0]
 
     def write(self, value: Plain) -> bytes:
@@ -146,9 +145,8 @@ def _decompressed(block: bytes, codec: bytes) -> bytes:
             return inflate(block, _LARGEST)
         case b"zstandard":
             return decompressor("zstd", _LARGEST)(block)
-    raise MessageRejected(
-        NOT_AVRO, "body is an Avro container with an unsupported codec, expected null, deflate or zstandard"
-    )
+    problem = "body is an Avro container with an unsupported codec, expected null, deflate or zstandard"
+    raise MessageRejected(NOT_AVRO, problem)
 
 
 def _piece(content: bytes, position: int) -> tuple[bytes, int]:

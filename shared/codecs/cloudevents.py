@@ -105,9 +105,8 @@ def check(attributes: Mapping[str, Attribute]) -> None:
         raise MessageRejected(INVALID, "specversion: expected 1.0")
     for name, value in attributes.items():
         if not _NAME.fullmatch(name) or name == "data":
-            raise MessageRejected(
-                INVALID, "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data"
-            )
+            problem = "event has an attribute with an invalid name, expected a to z and 0 to 9, and not data"
+            raise MessageRejected(INVALID, problem)
         label = name if name in _REQUIRED or name in _OPTIONAL else "an extension attribute"
         if isinstance(value, str):
             if _FORBIDDEN.search(value):

@@ -123,9 +123,8 @@ def open_envelope(content: bytes) -> list[Event]:
     if not entries:
         raise MessageRejected(_NOT_AN_ENVELOPE, "body is an empty array, expected at least one CloudEvent")
     if len(entries) > MOST_EVENTS:
-        raise MessageRejected(
-            "EnvelopeTooLarge", f"envelope holds {len(entries)} events, expected at most {MOST_EVENTS}"
-        )
+        problem = f"envelope holds {len(entries)} events, expected at most {MOST_EVENTS}"
+        raise MessageRejected("EnvelopeTooLarge", problem)
     return [_event(entry, number) for number, entry in enumerate(entries)]
 
 

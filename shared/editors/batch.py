@@ -122,10 +122,8 @@ class Batch(Stateless):
         entry = self._envelope.entry(message)
         size = self._envelope.overhead + entry.size
         if size > self._max_bytes:
-            raise MessageRejected(
-                "BodyTooLarge",
-                f"an envelope with this message alone has {size} bytes, expected at most {self._max_bytes}",
-            )
+            problem = f"an envelope with this message alone has {size} bytes, expected at most {self._max_bytes}"
+            raise MessageRejected("BodyTooLarge", problem)
         return entry
 
     def _takes(self, group: _Group, entry: Entry) -> bool:

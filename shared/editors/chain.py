@@ -132,10 +132,8 @@ class Chain(Stateless):
 
     def _place(self, message: Message, identity: str | None) -> tuple[str, _Place]:
         if identity is None:
-            raise MessageRejected(
-                "NotChained",
-                "has neither a sequence number nor an id, so it would not be recognized when it is redelivered",
-            )
+            problem = "has neither a sequence number nor an id, so it would not be recognized when it is redelivered"
+            raise MessageRejected("NotChained", problem)
         return self._sequence_of(message), _Place(identity, content_digest(self._names, message))
 
     def _link(self, sequence: str, progress: Progress, place: _Place) -> bytes | MessageRejected:

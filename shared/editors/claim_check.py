@@ -85,9 +85,8 @@ class ClaimCheck(Stateless):
         if len(content) <= self._above:
             return message
         if message.application_property(PROPERTY) is not None:
-            raise MessageRejected(
-                "ClaimedAlready", f"has the property {PROPERTY} and a large body, expected only one of them"
-            )
+            problem = f"has the property {PROPERTY} and a large body, expected only one of them"
+            raise MessageRejected("ClaimedAlready", problem)
         digest = sha256(content).hexdigest()
         name = _name(message, part, digest)
         content_type = message.content_type

@@ -126,9 +126,8 @@ class CloudEventsStep(MessageStep):
         for name, value in properties.items():
             attribute = _attribute(value)
             if attribute is None:
-                raise MessageRejected(
-                    codec.INVALID, f"a property of the event is a {value.kind}, which no attribute can be"
-                )
+                problem = f"a property of the event is a {value.kind}, which no attribute can be"
+                raise MessageRejected(codec.INVALID, problem)
             attributes[name[len(_PREFIXES[0]) :]] = attribute
         if "datacontenttype" in attributes:
             raise MessageRejected(codec.INVALID, "event has datacontenttype as a property, expected the content type")

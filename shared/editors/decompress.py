@@ -70,9 +70,8 @@ class DecompressStep(MessageStep):
         """Return the decompressed body, None if it stays as it is."""
         expected, passes_others = self.options.encoding, self.options.uncompressed == "pass"
         if said is not None and expected is not None and said != expected:
-            raise MessageRejected(
-                "WrongEncoding", f"the content encoding is {CODINGS[said]}, expected {CODINGS[expected]}"
-            )
+            problem = f"the content encoding is {CODINGS[said]}, expected {CODINGS[expected]}"
+            raise MessageRejected("WrongEncoding", problem)
         encoding = said or expected
         if encoding is None:
             if passes_others:

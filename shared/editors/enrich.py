@@ -143,9 +143,8 @@ class EnrichOptions(Strict):
         if has_table and (self.key is None or self.column is None or not (self.properties or self.body)):
             raise ValueError("a table needs a key, the column of the keys, and properties or body")
         if not has_table and (self.key or self.column or self.properties or self.body):
-            raise ValueError(
-                "has a key, column, properties or body without a table or blob, expected a table or a blob"
-            )
+            problem = "has a key, column, properties or body without a table or blob, expected a table or a blob"
+            raise ValueError(problem)
         if not has_table and not self.facts:
             raise ValueError("adds nothing, expected a table, a blob or facts")
         if (self.missing == "default") != (self.default is not None):

@@ -131,9 +131,8 @@ def _finite(value: object) -> ExactJson:
         case None | str() | int() | Decimal():
             return value
         case _:
-            raise MessageRejected(
-                "NotWritable", f"the result has a {type(value).__name__}, which JSON cannot represent"
-            )
+            problem = f"the result has a {type(value).__name__}, which JSON cannot represent"
+            raise MessageRejected("NotWritable", problem)
 
 
 def _time(value: Value) -> object:

@@ -73,9 +73,8 @@ def _check_size(whole: Message, taken: Sequence[Taken]) -> None:
     size = each * len(taken) + sum(len(part.body) for part in taken)
     most = max(_LARGEST, _MOST_TIMES * len(raw.body))
     if size > most:
-        raise MessageRejected(
-            "EnvelopeTooLarge", f"the messages of the envelope have {size} bytes together, expected at most {most}"
-        )
+        problem = f"the messages of the envelope have {size} bytes together, expected at most {most}"
+        raise MessageRejected("EnvelopeTooLarge", problem)
 
 
 def _whole(message: Message) -> Message:
@@ -93,9 +92,8 @@ def _restore(whole: Message, properties: Sections, body: bytes, number: int) -> 
     raw.properties, raw.application_properties = properties.properties, properties.application_properties
     part = Message(raw, whole.arrival)
     if part.session_id != whole.session_id:
-        raise MessageRejected(
-            "WrongSession", f"record {number} of the envelope has another session than the envelope, expected the same"
-        )
+        problem = f"record {number} of the envelope has another session than the envelope, expected the same"
+        raise MessageRejected("WrongSession", problem)
     stamps = {name: value for name, value in whole.application_properties() if name.startswith("repl-")}
     part.set_properties(stamps)
     if not part.has_message_id:

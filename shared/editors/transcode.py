@@ -38,9 +38,8 @@ class TranscodeOptions(Strict):
         if self.after.format == "xml":
             raise ValueError("writes xml, expected another format: XML can only be read")
         if (self.before.format == "text") != (self.after.format == "text"):
-            raise ValueError(
-                "has text on one side only, expected it on both: text cannot be converted to another format"
-            )
+            problem = "has text on one side only, expected it on both: text cannot be converted to another format"
+            raise ValueError(problem)
         if self.after.format == "avro" and self.after.avro_schema is None:
             raise ValueError("writes avro, expected a mapping with a schema")
         return self

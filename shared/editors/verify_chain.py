@@ -170,9 +170,8 @@ class VerifyChain:
         link = decode_link(payload)
         wanted = self._options.chain_of
         if wanted is not None and link.sequence != wanted and not link.sequence.startswith(f"{wanted}/"):
-            raise MessageRejected(
-                "ChainInserted", f"is number {link.number} of {link.sequence}, which is another chain"
-            )
+            problem = f"is number {link.number} of {link.sequence}, which is another chain"
+            raise MessageRejected("ChainInserted", problem)
         if not covers(link.bound, self._options.properties):
             problem = f"the link does not cover {', '.join(self._options.properties)}"
             raise MessageRejected("ChainInserted", problem)

@@ -110,9 +110,8 @@ def compute(symbol: Operator, left: Value | None, right: Value | None, where: st
     except ZeroDivisionError as error:
         raise RuleEvaluationError(f"{where}: got a division by zero, expected another divisor") from error
     except (ArithmeticError, ValueError) as error:
-        raise RuleEvaluationError(
-            f"{where}: got {left_type} {symbol} {right_type} exceed its type, expected a result within it"
-        ) from error
+        problem = f"{where}: got {left_type} {symbol} {right_type} exceed its type, expected a result within it"
+        raise RuleEvaluationError(problem) from error
     if result is None:
         raise RuleEvaluationError(f"{where}: got {left_type} {symbol} {right_type}, expected two numbers")
     return result

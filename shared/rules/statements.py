@@ -39,9 +39,8 @@ def system_value(system_property: SystemProperty, value: Value) -> Value:
     try:
         return header_of_timespan(fitting)
     except ValueError as error:
-        raise RuleEvaluationError(
-            f"SET sys.{system_property.name}: got a timespan out of range, expected {error}"
-        ) from error
+        problem = f"SET sys.{system_property.name}: got a timespan out of range, expected {error}"
+        raise RuleEvaluationError(problem) from error
 
 
 def _set(node: Set) -> Change:

@@ -98,9 +98,8 @@ class TapFile(Strict):
         if self.tap.peek is not None and source.hub is not None:
             raise ValueError("has tap.peek for a hub, expected a separate consumer group instead")
         if self.tap.peek is not None and source.sessions:
-            raise ValueError(
-                "has tap.peek for sessions, which are peeked only one by one, expected a subscription to drain"
-            )
+            problem = "has tap.peek for sessions, which are peeked only one by one, expected a subscription to drain"
+            raise ValueError(problem)
         return self
 
 

@@ -117,9 +117,8 @@ def _kind_of(value: object) -> str:
 def _no_bare_life(value: object) -> object:
     with contextlib.suppress(OverflowError):
         if isinstance(value, str) and written(value) is not None:
-            raise ValueError(
-                f"is '{value}', expected 'keep', 'remaining' or, to set it on every copy, {{stamp: {value}}}"
-            )
+            problem = f"is '{value}', expected 'keep', 'remaining' or, to set it on every copy, {{stamp: {value}}}"
+            raise ValueError(problem)
     return value
 
 

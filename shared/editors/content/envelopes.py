@@ -284,11 +284,9 @@ def _taken(record: Any, name: str, number: int) -> Taken:  # noqa: ANN401 - any 
     try:
         raw = sections.split(encoded if isinstance(encoded, bytes) else b"\x40")
     except Malformed as error:
-        raise MessageRejected(
-            _NOT_AN_ENVELOPE, f"record {number} of the envelope: its sections cannot be read, {error.description}"
-        ) from error
+        problem = f"record {number} of the envelope: its sections cannot be read, {error.description}"
+        raise MessageRejected(_NOT_AN_ENVELOPE, problem) from error
     if raw.header or raw.delivery_annotations or raw.message_annotations or raw.body or raw.footer:
-        raise MessageRejected(
-            _NOT_AN_ENVELOPE, f"record {number} of the envelope: has sections of other kinds than its properties"
-        )
+        problem = f"record {number} of the envelope: has sections of other kinds than its properties"
+        raise MessageRejected(_NOT_AN_ENVELOPE, problem)
     return Taken(body, raw)

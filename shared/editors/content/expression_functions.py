@@ -110,9 +110,8 @@ class ExpressionFunctions(Functions):
     @_takes("number", "number")
     def _func_round(self, number: int | Decimal, places: int | Decimal) -> int | Decimal:
         if not isinstance(places, int) or not 0 <= places <= _MOST_PLACES:
-            raise MessageRejected(
-                FAILED, f"round() got an invalid number of places, expected a whole number from 0 to {_MOST_PLACES}"
-            )
+            problem = f"round() got an invalid number of places, expected a whole number from 0 to {_MOST_PLACES}"
+            raise MessageRejected(FAILED, problem)
         if isinstance(number, int):
             return number
         exponent = number.as_tuple().exponent

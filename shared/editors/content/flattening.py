@@ -31,8 +31,7 @@ def flatten(value: ExactJson, separator: str) -> dict[str, ExactJson]:
         inner = [(f"{path}{separator}{name}" if level else str(name), part, level + 1) for name, part in named]
         size += sum([len(name) for name, _, _ in inner])
         if size > LARGEST_NAMES:
-            raise MessageRejected(
-                "ResultTooLarge", f"the names of a flattened body take more than {LARGEST_NAMES} characters"
-            )
+            problem = f"the names of a flattened body take more than {LARGEST_NAMES} characters"
+            raise MessageRejected("ResultTooLarge", problem)
         waiting += reversed(inner)
     return flat

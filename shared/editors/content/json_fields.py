@@ -35,9 +35,8 @@ def parse_path(text: str) -> Steps:
     while position < len(text):
         found = _STEP.match(text, position)
         if found is None:
-            raise ValueError(
-                f"{text!r} cannot be read at {text[position:]!r}, expected .name, ['name'], [0], .* or [*]"
-            )
+            problem = f"{text!r} cannot be read at {text[position:]!r}, expected .name, ['name'], [0], .* or [*]"
+            raise ValueError(problem)
         index = found["index"]
         names = [found[group] for group in ("name", "quoted", "double") if found[group] is not None]
         steps.append(names[0] if names else None if index is None else int(index))

@@ -71,13 +71,11 @@ class JsonSchema:
         try:
             errors = list(islice(self._validator.iter_errors(value), _MOST_ERRORS))
         except RecursionError as error:
-            raise MessageRejected(
-                "SchemaViolated", "body is nested too deeply to be compared with the schema"
-            ) from error
+            problem = "body is nested too deeply to be compared with the schema"
+            raise MessageRejected("SchemaViolated", problem) from error
         except OverflowError as error:
-            raise MessageRejected(
-                "SchemaViolated", "body has a number too large to be compared with the schema"
-            ) from error
+            problem = "body has a number too large to be compared with the schema"
+            raise MessageRejected("SchemaViolated", problem) from error
         if errors:
             raise MessageRejected("SchemaViolated", self._describe(best_match(errors)))
 

@@ -60,9 +60,8 @@ def _made[T](row: Row, columns: Mapping[str, Column], place: str, make: Callable
             yield name, make(_CONVERT[column.type](row.get(column.column)))
         except (ValueError, TypeError, OverflowError) as error:
             expected = "text, a number or a boolean" if column.type == "auto" else column.type
-            raise BrokenTableError(
-                f"{place}: the value in {column.column!r} is not usable, expected {expected}"
-            ) from error
+            problem = f"{place}: the value in {column.column!r} is not usable, expected {expected}"
+            raise BrokenTableError(problem) from error
 
 
 def _value(cell: Cell) -> Value | None:

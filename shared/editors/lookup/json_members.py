@@ -29,9 +29,8 @@ def with_members(text: str, path: Sequence[str], members: Members) -> str:
                 break
         else:
             if depth + 1 < len(path):
-                raise MessageRejected(
-                    "FieldMissing", f"the body has nothing at {_written(path[: depth + 1])}, expected an object"
-                )
+                problem = f"the body has nothing at {_written(path[: depth + 1])}, expected an object"
+                raise MessageRejected("FieldMissing", problem)
             return apply_edits(text, [_addition(start, end, [(step, f"{{{_joined(members)}}}")])])
     _check_object(text, start, path)
     return _put(text, start, members)

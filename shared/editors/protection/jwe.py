@@ -93,9 +93,8 @@ class SealingKey:
         try:
             self.seal(b"", {})
         except MessageRejected:
-            raise TargetRefused(
-                f"{where} cannot encrypt with {chosen} and {encryption}, by its size or its use"
-            ) from None
+            problem = f"{where} cannot encrypt with {chosen} and {encryption}, by its size or its use"
+            raise TargetRefused(problem) from None
 
     def seal(self, content: bytes, header: Header) -> str:
         """Return a compact serialization of *content*, with *header* in addition to the fields of the key."""
