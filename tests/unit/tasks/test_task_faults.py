@@ -47,12 +47,7 @@ FAULTS: list[tuple[str, ...]] = [
     (task(source=HUB), "", "has no rejects"),
     (TASK.replace(f"{{{QUEUE}}}", "[west, orders]"), "source", "expected a mapping"),
     (TASK.replace("west", "wets"), "source.connection", "unknown connection 'wets'", "did you mean 'west'?"),
-    (
-        TASK.replace("east", "nowhere"),
-        CONNECTION,
-        "unknown connection 'nowhere'",
-        "connections.yaml has west, east, hub-west",
-    ),
+    (TASK.replace("east", "xyz"), CONNECTION, "unknown connection 'xyz'", "connections.yaml has west, east, hub-west"),
     (TASK.replace("east", "hub-west"), CONNECTION, "'hub-west' is of kind event-hubs, expected service-bus"),
     (TASK.replace("west", "hub-west"), "source.connection", "'hub-west' is of kind event-hubs, expected service-bus"),
     (
