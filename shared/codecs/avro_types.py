@@ -131,11 +131,8 @@ class AvroTypes:
                 size = schema["size"]
                 if type(size) is not int or not 0 <= size < _LARGEST_FIXED:
                     raise ValueError(f"{name}: size: expected a number of bytes")
-                convert = (
-                    avro_scalars.decimal_of(schema)
-                    if schema.get("logicalType") == "decimal"
-                    else avro_scalars.fixed(size)
-                )
+                is_decimal = schema.get("logicalType") == "decimal"
+                convert = avro_scalars.decimal_of(schema) if is_decimal else avro_scalars.fixed(size)
                 return _Type(convert, _skip_size(size), int(size == 0), size == 0)
         fields = schema["fields"]
         names = [field["name"] for field in fields]

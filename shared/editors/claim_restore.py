@@ -89,12 +89,9 @@ class ClaimRestore:
                 results[index] = (each,)
                 restored.append((each.arrival, claim.blob))
         if self._deletes:
-            taken = [
-                message.arrival
-                for message, result in zip(messages, results, strict=True)
-                if not isinstance(result, Postponed)
-            ]
-            self._open.append((Counter(taken), restored))
+            ended = zip(messages, results, strict=True)
+            taken = Counter(message.arrival for message, result in ended if not isinstance(result, Postponed))
+            self._open.append((taken, restored))
         return results
 
     async def settled(self, outcomes: Sequence[tuple[Arrival, Outcome]], *, timeout_seconds: float) -> None:

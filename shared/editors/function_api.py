@@ -96,10 +96,8 @@ def properties_of(message: Message) -> dict[str, object]:
 
     A timestamp beyond the years 1 to 9999 stays a number of milliseconds since 1970.
     """
-    return {
-        name: _time(value) if value.kind == "timestamp" else plain(value)
-        for name, value in message.application_properties()
-    }
+    properties = message.application_properties()
+    return {name: _time(value) if value.kind == "timestamp" else plain(value) for name, value in properties}
 
 
 def set_property(message: Message, name: str, value: object) -> None:

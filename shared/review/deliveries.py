@@ -85,9 +85,8 @@ def _duplicates(
     if taker.enable_partitioning:
         yield Finding(Checks.PARTITIONED_DUPLICATES, place, f"{target} is partitioned and detects duplicates")
     window = taker.duplicate_detection_history_time_window
-    if network.target_node(branch.target) == network.source_node(task.source) and MESSAGE_ID not in assigned(
-        branch.route.action
-    ):
+    goes_back = network.target_node(branch.target) == network.source_node(task.source)
+    if goes_back and MESSAGE_ID not in assigned(branch.route.action):
         seen = f"sends dead-lettered messages back to {target}, which drops every id of the last {window}"
         yield Finding(Checks.RESENT_AS_DUPLICATE, place, seen)
     deliverer = network.deliverer(task.source)

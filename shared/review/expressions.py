@@ -27,9 +27,8 @@ def findings(network: Network) -> Iterator[Finding]:
                 problem = nested_quantifier(python_pattern(pattern.expression))
                 if problem is not None:
                     path = network.place(task, f"editors[{number}].validate.schema")
-                    yield Finding(
-                        Checks.SLOW_PATTERN, path, f"{pattern.file}: {pattern.path}: {pattern.expression!r}: {problem}"
-                    )
+                    seen = f"{pattern.file}: {pattern.path}: {pattern.expression!r}: {problem}"
+                    yield Finding(Checks.SLOW_PATTERN, path, seen)
 
 
 # Fewer rounds divide a text in few ways.

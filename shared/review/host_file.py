@@ -40,9 +40,8 @@ def findings(network: Network, host: HostFile) -> Iterator[Finding]:
     """Yield the settings of *host* that disturb tasks."""
     for task in network.tasks:
         if host.function_timeout is not None and task.limits.hold + HOLD_MARGIN > host.function_timeout:
-            seen = (
-                f"holds a batch for up to {task.limits.hold}, {host.path} ends functions after {host.function_timeout}"
-            )
+            ends = f"{host.path} ends functions after {host.function_timeout}"
+            seen = f"holds a batch for up to {task.limits.hold}, {ends}"
             yield Finding(Checks.HOLD_NEAR_TIMEOUT, network.place(task, "limits.hold"), seen)
         if task.levers.dispatch == "single":
             yield from _of_single(network, host, task)
@@ -99,9 +98,8 @@ def largest_batch(network: Network, host: HostFile) -> str | None:
 
     Python workers before November 2025 hang on a larger one; the app reports such a worker at its start.
     """
-    largest = max(
-        ((_bytes(network, host, task), task) for task in network.tasks), key=lambda pair: pair[0], default=None
-    )
+    sizes = ((_bytes(network, host, task), task) for task in network.tasks)
+    largest = max(sizes, key=lambda pair: pair[0], default=None)
     if largest is None or largest[0] <= _SAFE_INVOCATION_BYTES:
         return None
     size, task = largest

@@ -242,9 +242,8 @@ def _is_unknown(side: Expression, facts: Facts) -> bool:
 
 def _is_decided(node: Predicate | Expression, facts: Facts) -> bool:
     named = _keys_that_decide(node)
-    return named is not None and all(
-        isinstance(each, Value) or is_nothing(each) for each in (facts.of(key) for key in named)
-    )
+    known = [facts.of(key) for key in named or ()]
+    return named is not None and all(isinstance(each, Value) or is_nothing(each) for each in known)
 
 
 # Thousands of tasks have the same few conditions, and each is asked for every message that reaches it.

@@ -29,9 +29,8 @@ def findings(network: Network) -> Iterator[Finding]:
     for circle in search.circles():
         yield _finding(network, circle, is_certain=search.verdicts[circle])
     if search.steps > _MOST_STEPS or len(search.verdicts) > _MOST_LOOPS:
-        yield Finding(
-            Checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks, many of them without loop prevention"
-        )
+        seen = f"{len(network.tasks)} tasks, many of them without loop prevention"
+        yield Finding(Checks.TOO_MANY_WAYS, "tasks", seen)
 
 
 type Circle = tuple[Edge, ...]

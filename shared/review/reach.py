@@ -48,9 +48,8 @@ def findings(network: Network) -> Iterator[Finding]:
             yield _finding_of(network, stop, check)
     yield from _arrivals(network)
     if not is_complete:
-        yield Finding(
-            Checks.TOO_MANY_WAYS, "tasks", f"{len(network.tasks)} tasks with more paths than the check can follow"
-        )
+        seen = f"{len(network.tasks)} tasks with more paths than the check can follow"
+        yield Finding(Checks.TOO_MANY_WAYS, "tasks", seen)
 
 
 def _followed(network: Network, tasks: list[TaskFile], *, unhindered: bool) -> tuple[set[Node], list[Stop], bool]:

@@ -46,9 +46,8 @@ def _ways_out(network: Network, task: TaskFile) -> Iterator[Finding]:
             seen = f"routes[{hiding}] takes every message that satisfies {route.when}"
             yield Finding(Checks.UNREACHABLE_ROUTE, place, seen)
         elif not any(satisfied(condition, facts) for facts in remaining):
-            yield Finding(
-                Checks.UNREACHABLE_ROUTE, f"{place}.when", f"no message that reaches this route satisfies {route.when}"
-            )
+            seen = f"no message that reaches this route satisfies {route.when}"
+            yield Finding(Checks.UNREACHABLE_ROUTE, f"{place}.when", seen)
         earlier.append((index, condition))
         left = [each for facts in remaining for each in unsatisfied(condition, facts)]
         remaining = left if len(left) <= _MOST_ALTERNATIVES else [Facts()]

@@ -23,9 +23,8 @@ def findings(network: Network) -> Iterator[Finding]:
         yield from _rejects(network, task)
         by_host = task.source.hub is not None and task.source.reader == "host"
         if by_host and task.source.binary_properties is not False:
-            yield Finding(
-                Checks.BINARY_PROPERTIES, network.place(task, "source.hub"), f"receives from the hub {task.source.hub}"
-            )
+            seen = f"receives from the hub {task.source.hub}"
+            yield Finding(Checks.BINARY_PROPERTIES, network.place(task, "source.hub"), seen)
 
 
 def _competitors(network: Network) -> Iterator[Finding]:

@@ -168,9 +168,8 @@ class Cursor:
     def __init__(self, text: str) -> None:
         """Start at the beginning of *text*; a RuleSyntaxError if it is too long or has no tokens."""
         if len(text) > MAX_CHARACTERS:
-            raise RuleSyntaxError(
-                text, MAX_CHARACTERS, expected=f"at most {MAX_CHARACTERS} characters", seen=f"{len(text)}"
-            )
+            expected = f"at most {MAX_CHARACTERS} characters"
+            raise RuleSyntaxError(text, MAX_CHARACTERS, expected=expected, seen=f"{len(text)}")
         self._text = text
         self._tokens = tokens_of(text)
         self._index = 0

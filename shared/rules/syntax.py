@@ -206,9 +206,7 @@ class And:
     operands: "tuple[Predicate, ...]"
 
     def __str__(self) -> str:
-        return " AND ".join(
-            f"({operand})" if isinstance(operand, And | Or) else str(operand) for operand in self.operands
-        )
+        return " AND ".join(f"({each})" if isinstance(each, And | Or) else str(each) for each in self.operands)
 
 
 @dataclass(frozen=True, slots=True)

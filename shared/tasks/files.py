@@ -198,9 +198,8 @@ def _connections(path: Path, problems: list[Problem]) -> dict[str, Connection | 
         for alias, options in document.items():
             if not isinstance(alias, str) or not re.fullmatch(SITE, alias):
                 hint = "text in quotes, such as 'no'" if not isinstance(alias, str) else ""
-                problems.append(
-                    Problem(f"{place}: {alias}", "is not a valid alias, expected text that matches " + SITE, hint)
-                )
+                problem = f"is not a valid alias, expected text that matches {SITE}"
+                problems.append(Problem(f"{place}: {alias}", problem, hint))
                 continue
             connections[alias] = _validated(Connection, options, f"{place}: {alias}", problems)
     return connections
@@ -301,9 +300,8 @@ def _validated[Model: BaseModel](
         return model.model_validate(document, context={FOLDER: folder})
     except ValidationError as error:
         faults = error.errors()
-        inner = {fault["loc"][:-1] for fault in faults} | {
-            fault["loc"][:1] for fault in faults if len(fault["loc"]) > 1
-        }
+        places = [fault["loc"] for fault in faults]
+        inner = {place[:-1] for place in places} | {place[:1] for place in places if len(place) > 1}
         problems += joined(
             [
                 problem_of(model, _where(place, _path_in(document, fault["loc"])), dict(fault), document)

@@ -49,9 +49,8 @@ def source_rule(task: TaskFile) -> Rule | None:
     rule = task.source.rule
     if rule is None or task.heartbeat is None:
         return rule
-    return Rule.model_validate(
-        {"filter": f"[{MARK}] = '{task.task}' OR ({HIDING} AND ({rule.filter}))", "action": rule.action}
-    )
+    selecting = f"[{MARK}] = '{task.task}' OR ({HIDING} AND ({rule.filter}))"
+    return Rule.model_validate({"filter": selecting, "action": rule.action})
 
 
 def hiding(condition: str) -> str:

@@ -162,13 +162,7 @@ class TaskFile(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for faults in (
-            _faults_of_lanes,
-            _faults_of_heartbeat,
-            _faults_of_throughput,
-            _faults_of_ends,
-            _faults_of_editors,
-        ):
+        for faults in (_lane_faults, _heartbeat_faults, _throughput_faults, _end_faults, _editor_faults):
             for fault in faults(self):
                 raise ValueError(fault)
         return self
@@ -241,7 +235,7 @@ class TaskFile(Strict):
         return [target for _, target in self.ends()]
 
 
-def _faults_of_lanes(task: TaskFile) -> Iterator[str]:
+def _lane_faults(task: TaskFile) -> Iterator[str]:
     source = task.source
     needs_one_order = task.in_order and not source.sessions
     if source.form == "envelope" and source.sessions:
@@ -260,7 +254,7 @@ def _faults_of_lanes(task: TaskFile) -> Iterator[str]:
         yield "has `dispatch: single` and `via: binding`, expected one of them: a binding sends for one invocation"
 
 
-def _faults_of_heartbeat(task: TaskFile) -> Iterator[str]:
+def _heartbeat_faults(task: TaskFile) -> Iterator[str]:
     if task.source.reader == "app" and task.has_bindings:
         yield "has `reader: app` and `via: binding`, expected one of them: a binding needs a trigger"
     if task.heartbeat is None:
@@ -278,7 +272,7 @@ def _faults_of_heartbeat(task: TaskFile) -> Iterator[str]:
         )
 
 
-def _faults_of_throughput(task: TaskFile) -> Iterator[str]:
+def _throughput_faults(task: TaskFile) -> Iterator[str]:
     source, throughput = task.source, task.throughput
     if throughput is None:
         return
@@ -291,7 +285,7 @@ def _faults_of_throughput(task: TaskFile) -> Iterator[str]:
         yield f"has {seen}, expected it with `sessions: true` only"
 
 
-def _faults_of_ends(task: TaskFile) -> Iterator[str]:
+def _end_faults(task: TaskFile) -> Iterator[str]:
     source = task.source
     if task.rejects is None and (source.hub is not None or source.dead_letter):
         yield "has no rejects, expected a queue, topic or hub for rejected messages"
@@ -301,7 +295,7 @@ def _faults_of_ends(task: TaskFile) -> Iterator[str]:
         yield "has `partition: keep`, expected a hub as the source: other messages have no partition"
 
 
-def _faults_of_editors(task: TaskFile) -> Iterator[str]:
+def _editor_faults(task: TaskFile) -> Iterator[str]:
     verbs = [step.verb() for step in task.editors]
     if "partition" in verbs and task.source.sessions:
         yield "sets a partition key on messages with a session, whose id is already their key"

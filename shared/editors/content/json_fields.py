@@ -130,6 +130,5 @@ def _tree(paths: Sequence[tuple[Steps, str]]) -> _Tree:
     for steps, path in paths:
         if steps:
             grouped.setdefault(steps[0], []).append((steps[1:], path))
-    return _Tree(
-        paths[0][1], {step: _tree(group) for step, group in grouped.items()}, is_field=any(not s for s, _ in paths)
-    )
+    is_field = any(not steps for steps, _ in paths)
+    return _Tree(paths[0][1], {step: _tree(group) for step, group in grouped.items()}, is_field)

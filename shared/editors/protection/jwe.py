@@ -57,10 +57,8 @@ _FAULTS = (
 
 
 def _registry() -> jwe.JWERegistry:
-    known = {algorithm for each in _ALGORITHMS.values() for algorithm in each}
-    registry = jwe.JWERegistry(
-        algorithms=frozenset((*known, *_ON_REQUEST, *_CONTENT_ALGORITHMS)), strict_check_header=False
-    )
+    known = frozenset(algorithm for each in _ALGORITHMS.values() for algorithm in each)
+    registry = jwe.JWERegistry(algorithms=known.union(_ON_REQUEST, _CONTENT_ALGORITHMS), strict_check_header=False)
     # Headers are checked here; with an empty registry, every critical header (`crit`) is an error.
     registry.header_registry = {}
     # The limits of the library are meant for tokens.

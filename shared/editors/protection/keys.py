@@ -124,9 +124,8 @@ class KeyRings:
         unknown = [index for index, result in enumerate(results) if isinstance(result, UnknownKey)]
         if unknown:
             ring = await self.ring(timeout_seconds=timeout_seconds, refresh=True)
-            again = await self._time_limit.each(
-                lambda message: work(message, ring), [messages[index] for index in unknown]
-            )
+            left = [messages[index] for index in unknown]
+            again = await self._time_limit.each(lambda message: work(message, ring), left)
             for index, rejection in zip(unknown, again, strict=True):
                 results[index] = rejection
         return results
