@@ -143,12 +143,8 @@ class AvroTypes:
         empty_values = sum(each.empty_values for each in types) + is_empty
         if empty_values > _MOST_EMPTY:
             raise ValueError(f"has a record of more than {_MOST_EMPTY} values that take no bytes")
-        convert = _record(
-            [
-                (field["name"], each.convert, self._default(field["type"], field.get("default", _ABSENT)))
-                for field, each in zip(fields, types, strict=True)
-            ]
-        )
+        defaults = [self._default(field["type"], field.get("default", _ABSENT)) for field in fields]
+        convert = _record(list(zip(names, (each.convert for each in types), defaults, strict=True)))
         skip = _skip_record([each.skip for each in types], self._left)
         return _Type(convert, skip, empty_values, is_empty, _around(types))
 

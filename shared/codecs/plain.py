@@ -62,13 +62,8 @@ def check_depth(value: Plain) -> None:
     """Raise MessageRejected if mappings and lists are nested more than DEEPEST deep."""
     level = [value]
     for _ in range(DEEPEST):
-        level = [
-            child
-            for each in level
-            if isinstance(each, (dict, list))
-            for child in (each.values() if isinstance(each, dict) else each)
-            if isinstance(child, (dict, list))
-        ]
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list)))
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
         if not level:
             return
     raise too_deep()

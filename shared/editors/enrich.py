@@ -184,12 +184,11 @@ class EnrichOptions(Strict):
 
     def _columns(self) -> tuple[dict[str, Column], dict[str, Column]]:
         """Return the columns that become properties, and those that become members of the body."""
-        used = self.properties, self.body.set if self.body is not None else {}
-        properties, members = (
-            {name: column if isinstance(column, Column) else Column(column=column) for name, column in columns.items()}
-            for columns in used
-        )
-        return properties, members
+        return _written_out(self.properties), _written_out(self.body.set if self.body is not None else {})
+
+
+def _written_out(columns: Mapping[str, Column | str]) -> dict[str, Column]:
+    return {name: each if isinstance(each, Column) else Column(column=each) for name, each in columns.items()}
 
 
 class EnrichStep(Step):

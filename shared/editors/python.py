@@ -181,11 +181,8 @@ def _own(raw: Sections) -> list[bytes]:
     section = raw.application_properties
     if _OWN not in section.lower():
         return []
-    return sorted(
-        section[start:stop]
-        for key, start, _, stop in map_section.entries(section)
-        if key is not None and key.lower().startswith(OWN)
-    )
+    entries = ((key or "", section[start:stop]) for key, start, _, stop in map_section.entries(section))
+    return sorted(entry for key, entry in entries if key.lower().startswith(OWN))
 
 
 def _distinct(messages: Sequence[Message]) -> Sequence[Message]:

@@ -114,11 +114,8 @@ def _time_to_live(network: Network, task: TaskFile) -> Iterator[Finding]:
     """Yield a `ttl` that expires messages too early or has no effect."""
     place = network.place(task, "ttl")
     if task.ttl == "remaining" and task.source.dead_letter:
-        yield Finding(
-            Checks.EXPIRED_DEAD_LETTERS,
-            place,
-            f"applies the time to live to dead-lettered messages of {network.label(task.source)}",
-        )
+        seen = f"applies the time to live to dead-lettered messages of {network.label(task.source)}"
+        yield Finding(Checks.EXPIRED_DEAD_LETTERS, place, seen)
     if task.ttl == "remaining" and task.source.hub is not None and not _source_gets_time_to_live(network, task):
         yield Finding(Checks.TTL_WITHOUT_EFFECT, place, f"events of {network.label(task.source)} have no time to live")
     elif task.ttl != "keep" and all(branch.target.hub is not None for branch in task.branches()):
@@ -129,12 +126,8 @@ def _time_to_live(network: Network, task: TaskFile) -> Iterator[Finding]:
 def _source_gets_time_to_live(network: Network, task: TaskFile) -> bool:
     """Return whether a task sends messages from Service Bus to the hub; a property keeps their time to live."""
     node = network.source_node(task.source)
-    return any(
-        network.target_node(branch.target) == node
-        for other in network.tasks
-        if other.source.hub is None
-        for branch in other.branches()
-    )
+    others = (other for other in network.tasks if other.source.hub is None)
+    return any(network.target_node(branch.target) == node for other in others for branch in other.branches())
 
 
 def _cut(network: Network, task: TaskFile) -> Iterator[Finding]:

@@ -182,10 +182,8 @@ class Network:
             return []
         edge, node = Edge(task, task.rejects, None), self.target_node(task.rejects)
         way = (*passage.way, self.label(task.rejects))
-        return [
-            (edge, Passage(node, facts, way, is_certain, marks))
-            for facts, is_certain, marks in self._selected(task, passage, Way(), unhindered=False)
-        ]
+        selected = self._selected(task, passage, Way(), unhindered=False)
+        return [(edge, Passage(node, facts, way, is_certain, marks)) for facts, is_certain, marks in selected]
 
     def _selected(
         self, task: TaskFile, passage: Passage, way: Way, *, unhindered: bool

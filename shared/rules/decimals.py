@@ -30,15 +30,8 @@ _FORMATS = {
 _NAN, _INFINITY, _LONG_SIGNIFICAND = 0b11111, 0b11110, 0b11000
 
 # For results of two decimals: as wide as the widest; everything except rounding raises.
-ARITHMETIC = Context(
-    prec=34,
-    rounding=ROUND_HALF_EVEN,
-    Emin=-6143,
-    Emax=6144,
-    clamp=1,
-    traps=[InvalidOperation, Overflow, DivisionByZero],
-)
-
+_FAULTS = [InvalidOperation, Overflow, DivisionByZero]
+ARITHMETIC = Context(prec=34, rounding=ROUND_HALF_EVEN, Emin=-6143, Emax=6144, clamp=1, traps=_FAULTS)
 
 # Python's own context would round to 28 digits.
 _EXACT = Context(prec=34, Emin=-9999, Emax=9999, traps=[InvalidOperation, Inexact])
@@ -86,13 +79,8 @@ def decimal_value(kind: str, number: Decimal) -> Value:
     layout = _FORMATS[kind]
     # The largest exponent of the significand as an integer; clamping pads zeros instead of exceeding it.
     largest = (1 << layout.exponent_bits) * 3 // 4 - 1 - layout.bias
-    context = Context(
-        prec=layout.digits,
-        Emin=layout.digits - 1 - layout.bias,
-        Emax=largest + layout.digits - 1,
-        clamp=1,
-        traps=[InvalidOperation, Inexact, Overflow],
-    )
+    least, most = layout.digits - 1 - layout.bias, largest + layout.digits - 1
+    context = Context(layout.digits, Emin=least, Emax=most, clamp=1, traps=[InvalidOperation, Inexact, Overflow])
     try:
         sign, digits, exponent = context.create_decimal(number).as_tuple()
     except ArithmeticError as error:

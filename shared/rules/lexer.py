@@ -124,13 +124,8 @@ def _number(text: str, position: int) -> Token:
     assert match is not None  # noqa: S101 - the caller has checked the first digit
     end = match.end()
     if end < len(text) and (text[end].isalpha() or text[end] in "_."):
-        raise RuleSyntaxError(
-            text,
-            end,
-            expected="the end of the number",
-            seen=ascii(text[end]),
-            hint="write a name that starts with a digit in brackets: [2nd]",
-        )
+        hint = "write a name that starts with a digit in brackets: [2nd]"
+        raise RuleSyntaxError(text, end, expected="the end of the number", seen=ascii(text[end]), hint=hint)
     is_integer = match["fraction"] is None and match["exponent"] is None
     return Token(Kind.INTEGER if is_integer else Kind.DOUBLE, match[0], position, end)
 
@@ -250,11 +245,8 @@ def quoted_values(text: str) -> list[str]:
     if '"' not in text:
         return []
     tokens = tokens_of(text)
-    return [
-        token.text
-        for position, token in enumerate(tokens)
-        if token.kind is Kind.NAME and text[token.position] == '"' and _is_value(tokens, position)
-    ]
+    quoted = (n for n, token in enumerate(tokens) if token.kind is Kind.NAME and text[token.position] == '"')
+    return [tokens[position].text for position in quoted if _is_value(tokens, position)]
 
 
 def _is_value(tokens: list[Token], position: int) -> bool:

@@ -344,13 +344,7 @@ class _Reader(Cursor):
         if property_.scope is Scope.SYSTEM:
             system_property = SYSTEM_PROPERTIES.get(property_.name.lower())
             if system_property is None or not system_property.is_settable:
-                names = sorted(
-                    {
-                        system_property.name
-                        for system_property in SYSTEM_PROPERTIES.values()
-                        if system_property.is_settable
-                    }
-                )
+                names = sorted({each.name for each in SYSTEM_PROPERTIES.values() if each.is_settable})
                 raise self.error(f"a system property that can be set: {', '.join(names)}", start)
         return property_
 

@@ -30,10 +30,8 @@ def system_value(system_property: SystemProperty, value: Value) -> Value:
     """Return *value* as the type of the system property, or a RuleEvaluationError."""
     fitting = converted(value, system_property.type)
     if fitting is None:
-        raise RuleEvaluationError(
-            f"SET sys.{system_property.name}: got a {type_of(value)}, expected a {system_property.type} "
-            "or a string that reads as one"
-        )
+        expected = f"expected a {system_property.type} or a string that reads as one"
+        raise RuleEvaluationError(f"SET sys.{system_property.name}: got a {type_of(value)}, {expected}")
     if system_property.type != "timespan":
         return fitting
     try:

@@ -18,10 +18,8 @@ def heartbeat_targets(task: TaskFile) -> list[Target]:
     """
     if task.heartbeat is None:
         return []
-    return [
-        target if target.topic is not None or task.heartbeat.visible else _beside(target)
-        for _, _, _, target in task.branches()
-    ]
+    is_visible, targets = task.heartbeat.visible, (branch.target for branch in task.branches())
+    return [target if target.topic is not None or is_visible else _beside(target) for target in targets]
 
 
 def _beside(target: Target) -> Target:

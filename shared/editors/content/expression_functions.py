@@ -166,16 +166,16 @@ class ExpressionFunctions(Functions):
             raise MessageRejected(FAILED, "property() got the name of an unknown broker property") from error
 
 
-def _whole(number: int | Decimal, rounding: str) -> int | Decimal:
+type _Number = int | Decimal
+
+
+def _whole(number: _Number, rounding: str) -> _Number:
     return number.to_integral_value(rounding) if isinstance(number, Decimal) else number
 
 
 def _computed(
-    decimals: Callable[[Decimal, Decimal], Decimal],
-    integers: Callable[[int, int], int],
-    left: int | Decimal,
-    right: int | Decimal,
-) -> int | Decimal:
+    decimals: Callable[[Decimal, Decimal], Decimal], integers: Callable[[int, int], int], left: _Number, right: _Number
+) -> _Number:
     """Return the result, which is exact for two integers."""
     if isinstance(left, int) and isinstance(right, int):
         return integers(left, right)
