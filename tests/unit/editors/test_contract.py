@@ -93,10 +93,8 @@ def test_no_editor_changes_the_id_ordering_key_or_arrival(verb: str) -> None:
         else:
             assert edited_message.message_id is not None
         stamps = {name for name, _ in received.application_properties() if name.startswith("repl-")}
-        assert stamps <= {name for name, _ in edited_message.application_properties()} | {
-            "repl-chain",
-            "repl-signature",
-        }
+        kept = {name for name, _ in edited_message.application_properties()}
+        assert stamps - {"repl-chain", "repl-signature"} <= kept
 
 
 def test_the_same_delivery_has_the_same_result_twice(verb: str) -> None:
@@ -129,11 +127,8 @@ def test_a_dry_run_leaves_every_store_as_it_was(verb: str) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def nested(depth: int) -> bytes:
