@@ -17,6 +17,8 @@ from tests.editing import edited, editor
 from tests.keys import jwks, made, settings
 from tests.unit.editors.encrypting import ORDER, order
 
+APP = settings(k=jwks(made("oct")))
+
 
 @pytest.mark.parametrize("kind", ["oct", "RSA", "EC", "X25519"])
 @pytest.mark.parametrize("options", [{}, {"bind": ["sys.MessageId", "tenant"]}, {"serialization": "json"}])
@@ -32,10 +34,9 @@ def test_decrypt_restores_the_body_byte_by_byte(kind: str, options: dict[str, An
 
 
 def test_a_task_can_encrypt_directly_with_its_key() -> None:
-    app = settings(k=jwks(made("oct")))
-    sealed = edited(editor("encrypt", app, key="k", alg="dir", enc="A256GCM"), order())
+    sealed = edited(editor("encrypt", APP, key="k", alg="dir", enc="A256GCM"), order())
     assert sealed.body.split(b".")[1] == b"", "there is no wrapped key"
-    assert edited(editor("decrypt", app, key="k"), sealed).body == ORDER
+    assert edited(editor("decrypt", APP, key="k"), sealed).body == ORDER
 
 
 def test_a_jose_library_and_busway_decrypt_each_others_bodies() -> None:
@@ -62,23 +63,21 @@ def test_a_jose_library_and_busway_decrypt_each_others_bodies() -> None:
     ids=["none", "two sections", "value", "sequence", "empty"],
 )
 def test_every_kind_of_body_is_restored(body: Any) -> None:
-    app = settings(k=jwks(made("oct")))
     sent = order()
     sent.sections.body = body
     if not body:
         with pytest.raises(MessageRejected, match="NoBody"):
-            edited(editor("encrypt", app, key="k"), sent)
+            edited(editor("encrypt", APP, key="k"), sent)
         return
-    sealed = edited(editor("encrypt", app, key="k"), sent)
-    assert edited(editor("decrypt", app, key="k"), sealed).encode() == sent.encode()
+    sealed = edited(editor("encrypt", APP, key="k"), sent)
+    assert edited(editor("decrypt", APP, key="k"), sealed).encode() == sent.encode()
 
 
 FIELDS = ["$.card.number", "$.lines[*].n", "$.amount"]
 
 
 def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> None:
-    app = settings(k=jwks(made("oct")))
-    sealed = edited(editor("encrypt", app, key="k", fields=FIELDS), order())
+    sealed = edited(editor("encrypt", APP, key="k", fields=FIELDS), order())
     assert sealed.content_type == "application/json"
     document = json.loads(sealed.body)
     assert document["id"] == "4711"
@@ -86,73 +85,68 @@ def test_each_field_is_encrypted_by_itself_and_the_rest_keeps_every_byte() -> No
         assert hidden.count(".") == 4
     assert b"4000" not in sealed.body
     assert b'"card": {"number":"ey' in sealed.body, "blanks are where they were"
-    assert edited(editor("decrypt", app, key="k", fields=FIELDS), sealed).body == ORDER
+    assert edited(editor("decrypt", APP, key="k", fields=FIELDS), sealed).body == ORDER
     text = order()
     text.sections.body = b"\x00\x53\x77" + encode(string(ORDER.decode()))
-    sealed = edited(editor("encrypt", app, key="k", fields=FIELDS), text)
+    sealed = edited(editor("encrypt", APP, key="k", fields=FIELDS), text)
     assert sealed.sections.body.startswith(b"\x00\x53\x77"), "a string stays one"
-    assert edited(editor("decrypt", app, key="k", fields=FIELDS), sealed).sections.body == text.sections.body
+    assert edited(editor("decrypt", APP, key="k", fields=FIELDS), sealed).sections.body == text.sections.body
 
 
 def test_a_missing_field_rejects_the_message_unless_the_options_allow_it() -> None:
-    app = settings(k=jwks(made("oct")))
     for paths in (["$.card.cvc"], ["$.lines[2].n"], ["$.id.deeper"], ["$.card[0]"]):
         with pytest.raises(MessageRejected, match=r"FieldMissing: the body has nothing at \$"):
-            edited(editor("encrypt", app, key="k", fields=paths), order())
-        sealed = edited(editor("encrypt", app, key="k", fields=paths, missing_fields="pass"), order())
+            edited(editor("encrypt", APP, key="k", fields=paths), order())
+        sealed = edited(editor("encrypt", APP, key="k", fields=paths, missing_fields="pass"), order())
         assert sealed.body == ORDER
     assert (
-        edited(editor("encrypt", app, key="k", fields=["$.lines[*]"]), order(b'{"lines": []}')).body == b'{"lines": []}'
+        edited(editor("encrypt", APP, key="k", fields=["$.lines[*]"]), order(b'{"lines": []}')).body == b'{"lines": []}'
     )
 
 
 def test_a_body_that_is_bound_to_a_message_is_rejected_in_another() -> None:
-    app = settings(k=jwks(made("oct")))
     bound = {"bind": ["sys.MessageId", "tenant"]}
-    sealed = edited(editor("encrypt", app, key="k", **bound), order(named={"Tenant": string("t")}))
+    sealed = edited(editor("encrypt", APP, key="k", **bound), order(named={"Tenant": string("t")}))
     other = order(number=2, body=sealed.body, named={"Tenant": string("t")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
-        edited(editor("decrypt", app, key="k"), other)
+        edited(editor("decrypt", APP, key="k"), other)
     sealed.set_properties({"Tenant": string("u")})
     with pytest.raises(MessageRejected, match="BoundElsewhere"):
-        edited(editor("decrypt", app, key="k"), sealed)
-    loose = edited(editor("encrypt", app, key="k"), order())
+        edited(editor("decrypt", APP, key="k"), sealed)
+    loose = edited(editor("encrypt", APP, key="k"), order())
     with pytest.raises(MessageRejected, match=r"NotBound: the content is not bound to sys.MessageId"):
-        edited(editor("decrypt", app, key="k", bind=["sys.messageid"]), loose)
+        edited(editor("decrypt", APP, key="k", bind=["sys.messageid"]), loose)
 
 
 def test_an_encrypted_field_is_not_accepted_as_a_body_nor_a_body_as_a_field() -> None:
-    app = settings(k=jwks(made("oct")))
     for bind in ({}, {"bind": ["sys.MessageId"]}):
-        sealed = edited(editor("encrypt", app, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
+        sealed = edited(editor("encrypt", APP, key="k", fields=["$.a"], **bind), order(b'{"a": 1}'))
         with pytest.raises(MessageRejected, match="BoundElsewhere: the content was encrypted as a field"):
-            edited(editor("decrypt", app, key="k"), order(json.loads(sealed.body)["a"].encode()))
-        body = edited(editor("encrypt", app, key="k", **bind), order(b"1")).body.decode()
+            edited(editor("decrypt", APP, key="k"), order(json.loads(sealed.body)["a"].encode()))
+        body = edited(editor("encrypt", APP, key="k", **bind), order(b"1")).body.decode()
         with pytest.raises(MessageRejected, match="NotBound: a field does not say where"):
-            edited(editor("decrypt", app, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
-        accepting = editor("decrypt", app, key="k", fields=["$.a"], without_path="accept")
+            edited(editor("decrypt", APP, key="k", fields=["$.a"]), order(json.dumps({"a": body}).encode()))
+        accepting = editor("decrypt", APP, key="k", fields=["$.a"], without_path="accept")
         assert edited(accepting, order(json.dumps({"a": body}).encode())).body == b'{"a": 1}'
 
 
 @pytest.mark.parametrize("bind", [{}, {"bind": ["sys.MessageId"]}])
 @pytest.mark.parametrize("without_path", ["reject", "accept"])
 def test_fields_cannot_be_moved_within_the_body(bind: dict[str, Any], without_path: str) -> None:
-    app = settings(k=jwks(made("oct")))
     paths = {"fields": ["$.a", "$.b"]}
-    sealed = edited(editor("encrypt", app, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
+    sealed = edited(editor("encrypt", APP, key="k", **bind, **paths), order(b'{"a": 1, "b": 2}'))
     document = json.loads(sealed.body)
     sealed.body = json.dumps({"a": document["b"], "b": document["a"]}).encode()
     with pytest.raises(MessageRejected, match="BoundElsewhere: a field was encrypted at another place"):
-        edited(editor("decrypt", app, key="k", without_path=without_path, **paths), sealed)
+        edited(editor("decrypt", APP, key="k", without_path=without_path, **paths), sealed)
 
 
 def test_a_message_without_an_id_is_bound_to_the_id_that_busway_assigns() -> None:
-    app = settings(k=jwks(made("oct")))
-    sealed = edited(editor("encrypt", app, key="k", bind=["sys.MessageId"]), order(message_id=None))
+    sealed = edited(editor("encrypt", APP, key="k", bind=["sys.MessageId"]), order(message_id=None))
     from shared.message.metadata import deterministic_id  # noqa: PLC0415 - what the pipeline gives it
 
     sealed.message_id = string(deterministic_id(sealed.arrival) or "")
-    assert edited(editor("decrypt", app, key="k"), sealed).body == ORDER
+    assert edited(editor("decrypt", APP, key="k"), sealed).body == ORDER
 
 
 def segment(header: dict[str, Any]) -> str:
@@ -194,16 +188,15 @@ def forged(header: dict[str, Any], plain: bytes = b"plain") -> bytes:
     ],
 )  # fmt: skip
 def test_a_body_not_encrypted_with_the_key_is_rejected(content: Any) -> None:
-    app = settings(k=jwks(made("oct")))
     with pytest.raises(MessageRejected) as raised:
-        edited(editor("decrypt", app, key="k"), order(content))
+        edited(editor("decrypt", APP, key="k"), order(content))
     assert "4711" not in str(raised.value)
     assert json.loads(jwks(made("oct")))["keys"][0]["k"] not in str(raised.value)
 
 
 def test_an_unmodified_forgery_is_valid() -> None:
     """Without this, the test above would prove nothing."""
-    assert edited(editor("decrypt", settings(k=jwks(made("oct"))), key="k"), order(forged({}))).body == b"plain"
+    assert edited(editor("decrypt", APP, key="k"), order(forged({}))).body == b"plain"
 
 
 def test_re_encryption_changes_the_key_and_keeps_the_content_type() -> None:

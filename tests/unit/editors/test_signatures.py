@@ -25,6 +25,7 @@ from tests.keys import jwks, made, settings
 from tests.messages import message
 
 ORDER = b'{"id": "4711", "amount": 10.50}'
+APP = settings(k=jwks(made("oct")))
 
 # RFC 7515, appendix A.1, and RFC 7797, section 4: the key, and the signature of an unencoded payload.
 A1_KEY = {"kty": "oct", "k": "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"}
@@ -118,7 +119,7 @@ GENUINE = {"alg": "HS256", "kid": "k1", "b64": False, "crit": ["b64"]}
 
 def test_an_unmodified_forgery_is_valid() -> None:
     """Without this, the next test would prove nothing."""
-    verify = editor("verify", settings(k=jwks(made("oct"))))
+    verify = editor("verify", APP)
     assert edited(verify, order(named={"repl-signature": string(forged(GENUINE))}))
 
 
@@ -191,11 +192,10 @@ def test_a_signature_expires_after_its_lifetime() -> None:
 
 
 def test_a_signature_that_covers_too_little_is_rejected_and_a_valid_one_removed_if_configured() -> None:
-    app = settings(k=jwks(made("oct")))
-    signed = edited(editor("sign", app, into="signed"), order())
-    assert edited(editor("verify", app, signature="signed", remove=True), signed).encode() == order().encode()
+    signed = edited(editor("sign", APP, into="signed"), order())
+    assert edited(editor("verify", APP, signature="signed", remove=True), signed).encode() == order().encode()
     with pytest.raises(MessageRejected, match=r"NotSigned: the signature does not cover sys\.MessageId"):
-        edited(editor("verify", app, signature="signed", properties=["sys.MessageId"]), signed)
+        edited(editor("verify", APP, signature="signed", properties=["sys.MessageId"]), signed)
 
 
 def test_canonical_form_depends_on_values_and_not_on_encodings() -> None:
@@ -246,7 +246,7 @@ def test_a_body_that_is_a_sequence_has_no_bytes_to_sign() -> None:
     received = order()
     received.sections.body = b"\x00\x53\x76" + encode(NULL)[:0] + b"\x45"
     with pytest.raises(MessageRejected, match="UnreadableBody"):
-        edited(editor("sign", settings(k=jwks(made("oct")))), received)
+        edited(editor("sign", APP), received)
 
 
 def test_a_key_that_cannot_sign_is_an_error_for_the_operator() -> None:
