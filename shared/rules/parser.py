@@ -54,9 +54,20 @@ MAX_STATEMENTS = 32
 
 type _Node = Expression | Predicate
 
-_COMPARATORS: dict[str, Comparator] = {"=": "=", "<>": "<>", "!=": "<>", ">": ">", ">=": ">=", "<": "<", "<=": "<="}
+_COMPARATORS: dict[str, Comparator] = {
+    "=": "=",
+    "<>": "<>",
+    "!=": "<>",
+    ">": ">",
+    ">=": ">=",
+    "<": "<",
+    "<=": "<=",
+}
 # How values of the types without a literal are written.
-_HINTS = {"timespan": "a duration from 1 ms to 49 days: '0:2:0'", "timestamp": "a time in UTC: '2026-01-31T12:00:00Z'"}
+_HINTS = {
+    "timespan": "a duration from 1 ms to 49 days: '0:2:0'",
+    "timestamp": "a time in UTC: '2026-01-31T12:00:00Z'",
+}
 _COMPARISON = "a comparison (=, <>, <, IN, LIKE, IS NULL)"
 _VALUE = "a value: a property, a constant, a parameter or a function"
 

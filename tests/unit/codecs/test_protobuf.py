@@ -10,8 +10,7 @@ from shared.codecs.protobuf import Protobuf
 from shared.codecs.protobuf_values import Mismatch, scalar
 from shared.errors import MessageRejected
 
-_GOOGLE = "type.googleapis.com/google.protobuf"
-_ANY = f"{_GOOGLE}.Any"
+_ANY = "type.googleapis.com/google.protobuf.Any"
 
 
 def descriptors() -> bytes:
@@ -22,8 +21,14 @@ def descriptors() -> bytes:
     file.dependency.extend(each.name for each in files.file[:3])
     order = file.message_type.add(name="Order")
     for number, name in enumerate(("Any", "Value", "Timestamp"), 1):
-        field = order.field.add(name=name.lower(), json_name=name.lower(), number=number, label=Field.LABEL_OPTIONAL)
-        field.type, field.type_name = Field.TYPE_MESSAGE, f".google.protobuf.{name}"
+        order.field.add(
+            name=name.lower(),
+            json_name=name.lower(),
+            number=number,
+            type=Field.TYPE_MESSAGE,
+            label=Field.LABEL_OPTIONAL,
+            type_name=f".google.protobuf.{name}",
+        )
     return files.SerializeToString()
 
 
@@ -49,7 +54,6 @@ def nested(levels: int) -> bytes:
     return content
 
 
-_NAN = struct_pb2.Value(number_value=float("nan")).SerializeToString()
 BOMBS = {
     "an Any of unreadable bytes": in_any(_ANY, b"\xff\xff\xff"),
     "an Any of an unknown type": in_any("type.googleapis.com/acme.Unknown", b""),
@@ -57,8 +61,12 @@ BOMBS = {
     "an Any with a type that is no name": in_any("//", b"\x01"),
     "an Any in an Any, 200 times": nested(200),
     "an Any in an Any, 2,000 times": nested(2000),
-    "an Any of a time out of range": in_any(f"{_GOOGLE}.Timestamp", b"\x08" + b"\xff" * 8 + b"\x7f"),
-    "an Any of a number that JSON lacks": in_any(f"{_GOOGLE}.Value", _NAN),
+    "an Any of a time out of range": in_any(
+        "type.googleapis.com/google.protobuf.Timestamp", b"\x08" + b"\xff" * 8 + b"\x7f"
+    ),
+    "an Any of a number that JSON lacks": in_any(
+        "type.googleapis.com/google.protobuf.Value", struct_pb2.Value(number_value=float("nan")).SerializeToString()
+    ),
 }
 
 
@@ -104,7 +112,7 @@ def test_any_that_cannot_be_read_is_rejected(bomb: bytes) -> None:
 
 def test_value_of_nan_is_rejected() -> None:
     with pytest.raises(MessageRejected, match="NotProtobuf"):
-        CODEC.read(as_field(_NAN, 2))
+        CODEC.read(as_field(struct_pb2.Value(number_value=float("nan")).SerializeToString(), 2))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +123,7 @@ def test_value_of_nan_is_rejected() -> None:
         {"@type": "type.googleapis.com/acme.Unknown"},
         {"value": 1},
         [[]],
-        {"@type": f"{_GOOGLE}.Timestamp", "value": "9999999-01-01T00:00:00Z"},
+        {"@type": "type.googleapis.com/google.protobuf.Timestamp", "value": "9999999-01-01T00:00:00Z"},
     ],
 )
 def test_any_that_cannot_be_written_is_rejected(value: object) -> None:

@@ -44,11 +44,6 @@ def bodies(messages: Sequence[Message]) -> list[str]:
     return [(each.body or b"").decode() for each in messages]
 
 
-def record(name: str, **fields: Any) -> dict[str, Any]:
-    """Return an Avro schema with *fields* by their types."""
-    return {"type": "record", "name": name, "fields": [{"name": each, "type": of} for each, of in fields.items()]}
-
-
 def container(schema: dict[str, Any], records: Sequence[dict[str, Any]], codec: str = "null") -> str:
     file = io.BytesIO()
     fastavro.writer(file, schema, records, codec=codec)
@@ -110,8 +105,11 @@ def test_an_envelope_has_the_properties_that_are_equal_in_all_its_messages() -> 
 def test_an_envelope_continues_the_history_of_its_messages() -> None:
     stamps = [{"repl-path": string("north"), "repl-sequence": string(str(number))} for number in (5, 6)]
     (found,) = envelopes([order(number, named=stamp) for number, stamp in enumerate(stamps, 1)])
-    named = {name: value.payload for name, value in found.application_properties()}
-    assert named == {"repl-path": "north", "repl-sequence": "5", "batch-count": 2}
+    assert {name: value.payload for name, value in found.application_properties()} == {
+        "repl-path": "north",
+        "repl-sequence": "5",
+        "batch-count": 2,
+    }
 
 
 def test_equal_messages_make_the_same_envelope_and_different_ones_another() -> None:
@@ -181,10 +179,19 @@ def test_a_message_of_any_time_goes_through_a_container(enqueued: int) -> None:
 
 def test_a_container_written_by_capture_is_split() -> None:
     values = ["long", "double", "string", "bytes"]
-    fields: dict[str, Any] = {"SequenceNumber": "long", "Offset": "string", "EnqueuedTimeUtc": "string"}
-    fields |= {"SystemProperties": {"type": "map", "values": values}}
-    fields |= {"Properties": {"type": "map", "values": [*values, "null"]}, "Body": ["null", "bytes"]}
-    schema = record("EventData", **fields) | {"namespace": "Microsoft.ServiceBus.Messaging"}
+    schema = {
+        "type": "record",
+        "name": "EventData",
+        "namespace": "Microsoft.ServiceBus.Messaging",
+        "fields": [
+            {"name": "SequenceNumber", "type": "long"},
+            {"name": "Offset", "type": "string"},
+            {"name": "EnqueuedTimeUtc", "type": "string"},
+            {"name": "SystemProperties", "type": {"type": "map", "values": values}},
+            {"name": "Properties", "type": {"type": "map", "values": [*values, "null"]}},
+            {"name": "Body", "type": ["null", "bytes"]},
+        ],
+    }
     properties = [{"i": 1, "d": 1.5, "s": "x", "b": b"\x00", "n": None, "repl-path": "elsewhere"}, {}, {"i": -(2**63)}]
     head = {"SequenceNumber": 7, "Offset": "1", "EnqueuedTimeUtc": "11/26/2026 10:00:00 PM"}
     head["SystemProperties"] = {"x-opt-enqueued-time": 1795363902079}
@@ -203,20 +210,34 @@ def test_a_container_written_by_capture_is_split() -> None:
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_a_container_of_another_schema_becomes_one_container_for_each_value_which_transcode_reads(codec: str) -> None:
-    fields: dict[str, Any] = {"number": ["null", "int", "long"], "lines": {"type": "array", "items": "string"}}
-    schema = record("Order", **fields)
-    rows: Any = ((1, ["a", "b"]), (None, []), (2**40, ["c"]))
-    orders = [{"number": number, "lines": lines} for number, lines in rows]
+    schema = {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "number", "type": ["null", "int", "long"]},
+            {"name": "lines", "type": {"type": "array", "items": "string"}},
+        ],
+    }
+    orders: list[dict[str, Any]] = [
+        {"number": 1, "lines": ["a", "b"]},
+        {"number": None, "lines": []},
+        {"number": 2**40, "lines": ["c"]},
+    ]
     whole = message(1, body=container(schema, orders, codec).encode("latin-1"), content_type="application/avro")
     parts = split(whole, **{"from": "avro"})
     read = editor("transcode", **{"from": {"format": "avro"}, "to": "json"})
     assert [json.loads(edited(read, part).body or b"") for part in parts] == orders
 
 
-ARRAYS = record("Bomb", body="bytes", x={"type": "array", "items": "null"})
-NO_BODY = record("Other", text="string")
-PLAIN = record("Plain", body=["null", "bytes"])
-FOREIGN = record("Message", body="bytes", amqp="bytes")
+ARRAYS = {
+    "type": "record",
+    "name": "Bomb",
+    "fields": [{"name": "body", "type": "bytes"}, {"name": "x", "type": {"type": "array", "items": "null"}}],
+}
+NO_BODY = {"type": "record", "name": "Other", "fields": [{"name": "text", "type": "string"}]}
+PLAIN = {"type": "record", "name": "Plain", "fields": [{"name": "body", "type": ["null", "bytes"]}]}
+FOREIGN_FIELDS = [{"name": name, "type": "bytes"} for name in ("body", "amqp")]
+FOREIGN = {"type": "record", "name": "Message", "fields": FOREIGN_FIELDS}
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,10 @@ def test_rules_of_routes_have_the_same_budget(rule: str) -> None:
     action = parse_action("SET c = " + "+".join(["a"] * 100))
     router = Router([Route(target, parse_filter(RULES[rule]), action), Route(target, None, action)])
     clock = clock_at_delivery()
-    bare = replace(task, editors=[], router=router, rejects=target, rejects_in_a_row=None)
-    line = Pipeline(bare, MemoryJournal(), clock, sleep_by(clock))
+    line = Pipeline(
+        replace(task, editors=[], router=router, rejects=target, rejects_in_a_row=None),
+        *(MemoryJournal(), clock, sleep_by(clock)),
+    )
     for name, named in LONG.items():
         seconds, count = stall(line, [delivered(number, named=named) for number in range(3)], None)
         assert count == 3

@@ -82,9 +82,12 @@ def test_each_form_is_parsed_and_printed_in_a_form_that_parses_again(text: str, 
 
 def test_statements_are_separated_by_semicolons_commas_or_nothing() -> None:
     expected = (Set(a, one), Remove(b), Set(Property("To", Scope.SYSTEM), Literal(values.string("x"))))
-    for end in ("; ", ", ", " "):
-        assert parse_action(end.join(("SET a = 1", "remove b", "Set sys.To='x'"))).statements == expected
-    assert parse_action("SET a = 1; REMOVE b; SET sys.To = 'x';").statements == expected
+    for text in (
+        "SET a = 1; REMOVE b; SET sys.To = 'x';",
+        "set a=1 remove b set sys.To='x'",
+        "SET a = 1, REMOVE b, SET sys.To = 'x'",
+    ):
+        assert parse_action(text).statements == expected
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,13 @@ def test_a_failing_filter_selects_nothing_and_is_reported_with_the_rest() -> Non
 
 
 def test_parameters_reach_filter_and_action() -> None:
-    source, target = {"@source": values.string("west")}, {"@target": values.string("east")}
-    rule = Rule("one", parse_filter("source = @source"), parse_action("SET target = @target"), source, target)
+    rule = Rule(
+        "parameters",
+        parse_filter("source = @source"),
+        parse_action("SET target = @target"),
+        {"@source": values.string("west")},
+        {"@target": values.string("east")},
+    )
     properties = PropertiesInMemory(source=values.string("west"))
     (changed,) = RuleSet([rule]).select(properties).changed
     changed.apply(properties)

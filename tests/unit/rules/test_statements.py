@@ -38,8 +38,9 @@ def test_a_statement_sees_the_changes_of_earlier_statements() -> None:
 
 
 def test_an_existing_property_keeps_its_spelling_and_its_type() -> None:
-    text = "SET COLOR = 1; SET quantity = quantity / 2"
-    properties = applied(text, Color=values.string("red"), quantity=values.int_(9))
+    properties = applied(
+        "SET COLOR = 1; SET quantity = quantity / 2", Color=values.string("red"), quantity=values.int_(9)
+    )
     assert properties.user_values == {"Color": values.string("1"), "quantity": values.int_(4)}
 
 
@@ -48,8 +49,11 @@ def test_remove_ignores_case_and_accepts_a_missing_property() -> None:
 
 
 def test_set_to_unknown_makes_a_property_null_and_unsets_a_system_property() -> None:
-    text = "SET a = missing; SET sys.To = missing; SET sys.Label = NULL"
-    properties = applied(text, system={"To": values.string("x"), "Subject": values.string("y")}, a=values.long(1))
+    properties = applied(
+        "SET a = missing; SET sys.To = missing; SET sys.Label = NULL",
+        system={"To": values.string("x"), "Subject": values.string("y")},
+        a=values.long(1),
+    )
     assert properties.user_values == {"a": values.NULL}
     assert properties.system_values == {}
 

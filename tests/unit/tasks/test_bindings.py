@@ -44,7 +44,7 @@ TO_EAST = "{target: {connection: east, queue: orders}}"
         (OPEN % (", sessions: true", TO_EAST), "takes envelopes with sessions, expected no sessions"),
         (
             SEND % "{target: {connection: hub, hub: h, partition: 1}, via: binding}",
-            "names a partition, which an output",
+            "names a partition, which an output binding cannot",
         ),
         (SEND % TO_EAST.replace("}}", "}, body_only: true}"), "has body_only, expected only with `via: binding`"),
         (

@@ -54,7 +54,6 @@ def problems(folder: Path) -> list[str]:
     return [f"{problem.path.rpartition('/')[2]}: {problem.problem}" for problem in caught.value.problems]
 
 
-WEST_ORDERS = "{connection: west, topic: orders, subscription: %s}"
 WEST_JOURNAL = "{connection: west, topic: orders, subscription: journal, rule: {filter: 'replication is null'}}"
 EAST_JOURNAL = "{connection: east, topic: orders, subscription: journal}"
 
@@ -70,20 +69,23 @@ def test_a_tap_of_the_target_and_one_of_the_source_are_accepted(folder: Any) -> 
     ("document", "expected"),
     [
         (tap(EAST_JOURNAL, of="other"), "tap.of: unknown task 'other'"),
-        (tap(WEST_ORDERS % "journal"), "source: is not what 'copy' sends to"),
+        (tap("{connection: west, topic: orders, subscription: journal}"), "source: is not what 'copy' sends to"),
         (tap(EAST_JOURNAL, side="source"), "source: is not what 'copy' receives from"),
         (
-            tap(WEST_ORDERS % "replication", side="source"),
+            tap("{connection: west, topic: orders, subscription: replication}", side="source"),
             "source: drains the entity of 'copy', and each would receive only some of",
         ),
         (
-            tap(WEST_ORDERS % "journal", side="source"),
+            tap("{connection: west, topic: orders, subscription: journal}", side="source"),
             "source.rule: its rule selects 1 = 1, 'copy' selects replication IS NULL; a message",
         ),
-        (tap("{connection: east, queue: q}"), "drains a queue and would take messages from its consumer, expected tap"),
+        (
+            tap("{connection: east, queue: orders}"),
+            "drains a queue and would take messages from its consumer, expected tap.peek",
+        ),
         (
             tap("{connection: hub, hub: h}", peek='"* * * * * *"'),
-            "has tap.peek for a hub, expected a separate consumer group",
+            "has tap.peek for a hub, expected a separate consumer group instead",
         ),
         (tap(EAST_JOURNAL) + "routes: []\n", "routes: unknown key"),
         (tap("{connection: nowhere, queue: q}"), "source.connection: unknown connection"),
@@ -95,7 +97,8 @@ def test_invalid_tap_is_reported(folder: Any, document: str, expected: str) -> N
 
 
 def test_peek_at_the_source_does_not_compete_with_the_task(folder: Any) -> None:
-    configuration = load(folder(TASK, tap(WEST_ORDERS % "replication", side="source", peek='"0 * * * * *"')))
+    source = "{connection: west, topic: orders, subscription: replication}"
+    configuration = load(folder(TASK, tap(source, side="source", peek='"0 * * * * *"')))
     assert configuration.taps[0].tap.peek == "0 * * * * *"
 
 

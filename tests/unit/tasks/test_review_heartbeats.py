@@ -19,8 +19,11 @@ OWN = "[busway-heartbeat] = 'copy' OR ([busway-heartbeat] IS NULL AND (replicati
 
 
 def subscription(name: str, *filters: str) -> dict[str, Any]:
-    sql = [{"FilterType": "Sql", "SqlFilter": {"SqlExpression": text}} for text in filters]
-    return {"Name": name, "Rules": [{"Name": f"r{number}", "Properties": each} for number, each in enumerate(sql)]}
+    rules = [
+        {"Name": f"r{number}", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": text}}}
+        for number, text in enumerate(filters)
+    ]
+    return {"Name": name, "Rules": rules}
 
 
 def topic(*subscriptions: dict[str, Any]) -> dict[str, Any]:
@@ -74,16 +77,21 @@ def test_heartbeats_of_queues_and_hubs_end_beside_them_unless_they_may_be_seen(t
 
 def test_subscriptions_of_applications_must_hide_heartbeats_and_the_source_select_them(found: Any) -> None:
     copy = task("copy", subscribed("west", "replication"), to("east", "topic: events"), more=EVERY)
-    west = topic(subscription("replication", OWN), subscription("app", hiding("1 = 1")))
-    east = topic(subscription("app", hiding("price > 5")), subscription("never", "price > 5"))
-    hidden = found(copy, west=west, east=east)
+    hidden = found(
+        copy,
+        west=topic(subscription("replication", OWN), subscription("app", hiding("1 = 1"))),
+        east=topic(subscription("app", hiding("price > 5")), subscription("never", "price > 5")),
+    )
     assert not {"heartbeat-not-hidden", "heartbeat-not-taken"} & {name for name, _ in hidden}
 
 
 def test_a_subscription_that_selects_heartbeats_is_found_at_the_source_and_at_the_target(found: Any) -> None:
     copy = task("copy", subscribed("west", "replication"), to("east", "topic: events"), more=EVERY)
-    west = topic(subscription("replication", "priority = 1"), subscription("app", "1=1"))
-    seen = found(copy, west=west, east=topic(subscription("app", "sys.MessageId IS NOT NULL")))
+    seen = found(
+        copy,
+        west=topic(subscription("replication", "priority = 1"), subscription("app", "1=1")),
+        east=topic(subscription("app", "sys.MessageId IS NOT NULL")),
+    )
     expected = [*2 * ["heartbeat-not-hidden"], "heartbeat-not-taken"]
     assert [name for name, _ in seen if name.startswith("heartbeat")] == expected
 

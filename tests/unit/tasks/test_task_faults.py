@@ -10,7 +10,6 @@ from tests.unit.tasks.task_files import REJECTS, TASK
 
 QUEUE, HUB = "connection: west, queue: orders", "connection: hub-west, hub: h"
 ENVELOPES = f"{QUEUE}, from: envelope"
-VALUE = "a value: a property, a constant, a parameter or a function"
 TARGET, CONNECTION = "routes[0].target", "routes[0].target.connection"
 THROUGHPUT = "throughput: {round_trip: PT0.08S"
 
@@ -48,7 +47,12 @@ FAULTS: list[tuple[str, ...]] = [
     (task(source=HUB), "", "has no rejects"),
     (TASK.replace(f"{{{QUEUE}}}", "[west, orders]"), "source", "expected a mapping"),
     (TASK.replace("west", "wets"), "source.connection", "unknown connection 'wets'", "did you mean 'west'?"),
-    (TASK.replace("east", "xyz"), CONNECTION, "unknown connection 'xyz'", "connections.yaml has west, east, hub-west"),
+    (
+        TASK.replace("east", "nowhere"),
+        CONNECTION,
+        "unknown connection 'nowhere'",
+        "connections.yaml has west, east, hub-west",
+    ),
     (TASK.replace("east", "hub-west"), CONNECTION, "'hub-west' is of kind event-hubs, expected service-bus"),
     (TASK.replace("west", "hub-west"), "source.connection", "'hub-west' is of kind event-hubs, expected service-bus"),
     (
@@ -127,8 +131,12 @@ def test_the_rules_of_all_routes_are_looked_at(problems: Any, key: str) -> None:
 
 def test_invalid_editor_options_are_reported_with_their_place(problems: Any) -> None:
     steps = (
-        *("{transform: &a {expression: *a}}", "{reduce: &b {keep: [*b]}}"),
-        *("{route: &c {x: *c}}", "{partition: &d [*d]}"),
+        *(
+            "{transform: &a {expression: *a}}",
+            "{reduce: &b {keep: [*b]}}",
+            "{route: &c {x: *c}}",
+            "{partition: &d [*d]}",
+        ),
         *("{route: {x: {value: 'a.'}}}", "{properties: {rename: {a: repl-b}}}", "{python: 'nowhere:edit'}"),
     )
     found = problems(copy=TASK + f"editors: [{', '.join(steps)}]\n")
@@ -152,23 +160,35 @@ def test_unknown_editor_is_reported(problems: Any) -> None:
 
 def test_invalid_schema_is_reported_with_the_other_problems(folder: Path, problems: Any) -> None:
     folder.joinpath("bad.json").write_text('{"type": "objekt"}', encoding="utf-8")
-    copy = TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n"
-    found = problems(copy=copy, other=TASK.replace("copy", "other").replace("west", "wets"))
-    problem = "bad.json: $.type: 'objekt' is not valid under any of the given schemas"
+    found = problems(
+        copy=TASK + "editors: [{validate: {schema: bad.json}}, {validate: {schema: no.json}}]\n",
+        other=TASK.replace("copy", "other").replace("west", "wets"),
+    )
     assert [(path, text) for path, text, _ in found] == [
-        ("tasks/copy.yaml: editors[0].validate.schema", problem),
+        (
+            "tasks/copy.yaml: editors[0].validate.schema",
+            "bad.json: $.type: 'objekt' is not valid under any of the given schemas",
+        ),
         ("tasks/copy.yaml: editors[1].validate.schema", "no.json: the file is missing"),
         ("tasks/other.yaml: source.connection", "unknown connection 'wets'"),
     ]
 
 
 def test_editor_options_are_reported_by_their_path(problems: Any) -> None:
-    steps = "{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}"
-    found = problems(copy=TASK + f"editors: [{steps}]\n")
-    assert [(path.removeprefix("tasks/copy.yaml: editors"), text.splitlines()[0]) for path, text, _ in found] == [
-        ("[0].validate", "is 5, expected a mapping"),
-        ("[1].validate", "checks nothing, expected schema, avro, required_properties, content_type or max_size"),
-        ("[2].validate.max_size", "is -1, expected at least 0"),
-        ("[2].validate.shcema", "unknown key"),
-        ("[3].filter", f"rule, line 1, column 4: got >, expected {VALUE}"),
+    found = problems(
+        copy=TASK
+        + "editors: [{validate: 5}, {validate: {}}, {validate: {max_size: -1, shcema: x}}, {filter: a >> 1}]\n"
+    )
+    assert [(path, text.splitlines()[0]) for path, text, _ in found] == [
+        ("tasks/copy.yaml: editors[0].validate", "is 5, expected a mapping"),
+        (
+            "tasks/copy.yaml: editors[1].validate",
+            "checks nothing, expected schema, avro, required_properties, content_type or max_size",
+        ),
+        ("tasks/copy.yaml: editors[2].validate.max_size", "is -1, expected at least 0"),
+        ("tasks/copy.yaml: editors[2].validate.shcema", "unknown key"),
+        (
+            "tasks/copy.yaml: editors[3].filter",
+            "rule, line 1, column 4: got >, expected a value: a property, a constant, a parameter or a function",
+        ),
     ]
