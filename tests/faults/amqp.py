@@ -1,38 +1,25 @@
 """
-An AMQP 1.0 broker as the target (`kind: amqp`): kills of the host, and a broker that cuts, refuses, is full or is down.
+An AMQP 1.0 broker as the target (`kind: amqp`): a kill of the host, and a broker that cuts connections.
 
 The broker is the local one, reached without what Service Bus adds to the protocol. What Artemis, ActiveMQ and RabbitMQ
 do is in `tests/other_brokers`.
 """
 
-from datetime import timedelta
 from functools import partial
 
 from busway_broker.faults import Effect, Fault, Operation
 from tests.end_to_end.host_process import HostProcess
 from tests.faults.cuts import cut_at_each
-from tests.faults.kills import SENT_BUT_UNSETTLED, held, kill_at, kill_mid_batch
+from tests.faults.kills import SENT_BUT_UNSETTLED, kill_mid_batch
 from tests.faults.line import Line, strikes
-from tests.faults.outages import outage, silence, throttling
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_AMQP, QUEUE_TO_AMQP, SESSIONS_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES
+from tests.faults.routes import HUB_TO_AMQP, SESSIONS_TO_AMQP_IN_LANES
 from tests.faults.scenario import Scenario
-from tests.faults.virtual_time import VirtualLine
 
 _SENDS = frozenset({Operation.SEND})
 # More than may be in flight over one connection before a second one is opened.
 _MANY_KEYS = 300
 _STOLEN = "amqp:link:stolen"
-
-
-def _refused(line: Line, fault: Fault) -> None:
-    """Let the target refuse some sends in the middle of the traffic."""
-    line.target.add(fault)
-    line.host()
-    for number in range(3):
-        line.send(drafts(line.route, f"{number}-"))
-    line.wait_until_struck(line.target, 2)
-    line.wait_until_drained()
 
 
 def _over_two_connections(line: Line, fault: Fault) -> None:
@@ -77,13 +64,6 @@ AMQP = [
         for at in (1, 150, 700)
     ),
     # The simulation has the other moments of a kill: they are of the source.
-    Scenario(
-        "kill -9 between send and settle",
-        SESSIONS_TO_AMQP,
-        partial(kill_at, site="east", fault=held(Operation.SEND)),
-        explains=SENT_BUT_UNSETTLED,
-        repeats=True,
-    ),
     Scenario("kill -9 mid-batch", HUB_TO_AMQP, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True),
     Scenario(
         "target cut at every operation",
@@ -91,6 +71,7 @@ AMQP = [
         partial(cut_at_each, site="east", operations=frozenset(Operation), takes_effect=False),
         explains="accepted beside the message that was cut, without an answer: sent again",
         repeats=None,
+        is_short=True,
     ),
     Scenario(
         "acknowledgement of a send lost",
@@ -99,34 +80,4 @@ AMQP = [
         explains="accepted, but the connection broke before the answer: sent again",
         repeats=True,
     ),
-    Scenario("target down for 10 minutes", QUEUE_TO_AMQP, outage, line=VirtualLine),
-    Scenario("target throttles every other send", SESSIONS_TO_AMQP_IN_LANES, throttling, line=VirtualLine),
-    *(
-        Scenario(name, SESSIONS_TO_AMQP, partial(_refused, fault=fault), line=VirtualLine)
-        for name, fault in (
-            ("target is full", Fault(effect=Effect.FILL, operations=_SENDS, at=5, times=6)),
-            ("target is disabled", Fault(effect=Effect.DISABLE, operations=_SENDS, at=5, times=6)),
-            (
-                "target closes the link",
-                Fault(effect=Effect.CLOSE_LINK, condition=_STOLEN, operations=_SENDS, at=5, times=6),
-            ),
-        )
-    ),
-    Scenario(
-        "target never answers a send",
-        SESSIONS_TO_AMQP,
-        silence,
-        explains="accepted but never answered: sent again",
-        repeats=True,
-        lock=timedelta(seconds=5),
-    ),
 ]
-
-_SHORT = {
-    f"kill -9 between send and settle ({SESSIONS_TO_AMQP})",
-    f"target cut at every operation ({HUB_TO_AMQP})",
-    f"one of two connections is cut before send 700 ({HUB_TO_AMQP})",
-    f"target is full ({SESSIONS_TO_AMQP})",
-}
-SHORT = [scenario for scenario in AMQP if str(scenario) in _SHORT]
-"""Those that the tests run."""

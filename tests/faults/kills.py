@@ -11,7 +11,7 @@ from functools import partial
 from busway_broker.faults import Effect, Fault, Operation
 from tests.faults.line import Line
 from tests.faults.parties import drafts
-from tests.faults.routes import HUB_TO_SESSIONS, SESSIONS, SESSIONS_IN_LANES
+from tests.faults.routes import HUB_TO_SESSIONS, SESSIONS_IN_LANES, SESSIONS_ONE_BY_ONE
 from tests.faults.scenario import Scenario
 
 # Longer than any scenario.
@@ -61,18 +61,42 @@ def kill_mid_batch(line: Line) -> None:
     line.wait_until_drained()
 
 
-# What only a process has: SIGKILL before a send, after it, and in the middle of a batch. The simulation kills at every
-# request, on all routes.
+def _many_sessions(line: Line) -> None:
+    """Kill the host while it has many sessions in hand, and let another one continue."""
+    line.target.add(Fault(effect=Effect.DELAY, operations=frozenset({Operation.SEND}), delay=0.2))
+    line.send(drafts(line.route, keys=60, each=3))
+    host = line.host()
+    line.wait_until(line.names_at_target, "at work")
+    host.kill()
+    line.target.clear()
+    line.expect_repeats(line.sent_but_unsettled())
+    line.end_locks()
+    line.host()
+    line.wait_until_drained()
+
+
+# What only a process has: SIGKILL before a send, and in the middle of a batch. The simulation kills at every request,
+# on all routes.
 KILLS = [
     Scenario(
-        "kill -9 between receive and send", HUB_TO_SESSIONS, partial(kill_at, site="east", fault=held(Operation.ATTACH))
+        "kill -9 between receive and send",
+        HUB_TO_SESSIONS,
+        partial(kill_at, site="east", fault=held(Operation.ATTACH)),
+        is_short=True,
     ),
     Scenario(
-        "kill -9 between send and settle",
-        SESSIONS,
-        partial(kill_at, site="east", fault=held(Operation.SEND)),
+        "kill -9 mid-batch",
+        SESSIONS_IN_LANES,
+        kill_mid_batch,
         explains=SENT_BUT_UNSETTLED,
         repeats=True,
+        is_short=True,
     ),
-    Scenario("kill -9 mid-batch", SESSIONS_IN_LANES, kill_mid_batch, explains=SENT_BUT_UNSETTLED, repeats=True),
+    Scenario(
+        "kill -9 with 60 sessions in hand",
+        SESSIONS_ONE_BY_ONE,
+        _many_sessions,
+        explains=SENT_BUT_UNSETTLED,
+        repeats=None,
+    ),
 ]

@@ -20,7 +20,6 @@ from azure.servicebus.aio import ServiceBusClient
 
 from busway_broker.core.namespace import Namespace
 from busway_broker.thread import NamespaceFaults, RunningBroker
-from shared.clock import Clock
 from shared.codecs.envelope import open_envelope
 from shared.message.arrival import Origin
 from shared.message.message import Message
@@ -44,12 +43,10 @@ class Line:
         route: Route,
         folder: Path,
         *,
-        clock: Clock | None = None,
         lock: timedelta = _MINUTE,
         link_idle: timedelta | None = None,
-        ttl: str = "keep",
     ) -> None:
-        """Prepare in *folder*; *clock* replaces the system clock of the broker."""
+        """Prepare in *folder*."""
         self.route = route
         self.accepted: list[Copy] = []
         self.repeatable: Counter[str] = Counter()
@@ -57,11 +54,11 @@ class Line:
         """The most failed deliveries of a message that were seen at the source."""
         self.hosts: list[HostProcess] = []
         self._folder = folder
-        self._broker = RunningBroker([west(lock, link_idle), EAST], clock)
+        self._broker = RunningBroker([west(lock, link_idle), EAST])
         self._stack = ExitStack()
         (folder / "tasks").mkdir(parents=True)
         (folder / "connections.yaml").write_text(CONNECTIONS)
-        (folder / "tasks" / "carry.yaml").write_text(route.task(ttl))
+        (folder / "tasks" / "carry.yaml").write_text(route.task())
 
     def __enter__(self) -> Self:
         """Start the broker."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.eventhub.aio import EventHubConsumerClient
@@ -27,7 +26,6 @@ class Draft:
     name: str
     size: int = 100
     is_withheld: bool = False
-    time_to_live: timedelta | None = None
 
     @property
     def body(self) -> str:
@@ -40,19 +38,13 @@ class Draft:
         return Copy(self.key, self.name)
 
 
-def drafts(
-    route: Route, prefix: str = "", *, keys: int = 3, each: int = 12, size: int = 100, life: timedelta | None = None
-) -> list[Draft]:
+def drafts(route: Route, prefix: str = "", *, keys: int = 3, each: int = 12, size: int = 100) -> list[Draft]:
     """
     Return *each* messages of every key in turn, and in the middle one to be withheld and one too large for the target.
 
     *prefix* makes the names of one call unique.
     """
-    messages = [
-        Draft(f"k{key}", f"{prefix}k{key}-{number}", size, time_to_live=life)
-        for number in range(each)
-        for key in range(keys)
-    ]
+    messages = [Draft(f"k{key}", f"{prefix}k{key}-{number}", size) for number in range(each) for key in range(keys)]
     middle = len(messages) // 2
     odd = [Draft("k0", f"{prefix}k0-withheld", is_withheld=True)]
     if route.too_large is not None:
@@ -95,7 +87,6 @@ def _message(draft: Draft) -> ServiceBusMessage:
         draft.body,
         message_id=draft.name,
         session_id=draft.key,
-        time_to_live=draft.time_to_live,
         application_properties={"skip": 1} if draft.is_withheld else None,
     )
 

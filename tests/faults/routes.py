@@ -89,7 +89,7 @@ class Route:
             return "updates/Subscriptions/all"
         return {Kind.QUEUE: "jobs", Kind.SESSIONS: "orders", Kind.HUB: "stream", Kind.TOPIC: "stream"}[self.target]
 
-    def task(self, ttl: str) -> str:
+    def task(self) -> str:
         """Return the task file; it withholds messages with the property `skip`."""
         source = {
             Kind.QUEUE: "{connection: west, queue: jobs}",
@@ -118,7 +118,6 @@ class Route:
             "  - when: skip IS NULL\n"
             f"    target: {target or f'{{connection: {site}, queue: {self.target_path}}}'}\n"
             f"rejects: {{connection: west, queue: {REJECTED}}}\n"
-            f"ttl: {ttl}\n"
             f"lanes: {self.lanes}\n"
             f"dispatch: {'single' if self.is_single else 'batch'}\n"
         )
@@ -170,13 +169,6 @@ routes: [{{target: {{connection: east, queue: jobs}}}}]
 rejects: {{connection: west, queue: {REJECTED}}}
 """
 
-TWIN = """
-task: twin
-source: {connection: west, queue: twins, sessions: true}
-routes: [{target: {connection: east, queue: twins}}]
-rejects: {connection: west, queue: rejected}
-"""
-
 THROUGH_GRID = Route(Kind.QUEUE, Kind.QUEUE, has_grid=True)
 THROUGH_STORAGE = Route(Kind.QUEUE, Kind.QUEUE, has_storage=True)
 ENVELOPES = Route(Kind.QUEUE, Kind.QUEUE, has_carrier=True)
@@ -186,15 +178,12 @@ SESSIONS_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4)
 SESSIONS_ONE_BY_ONE = Route(Kind.SESSIONS, Kind.SESSIONS, is_single=True)
 SESSIONS_TO_HUB = Route(Kind.SESSIONS, Kind.HUB)
 SESSION_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="cases")
-TWIN_QUEUES = Route(Kind.SESSIONS, Kind.SESSIONS, from_queue="twins")
 SUBSCRIPTION_TO_TOPIC = Route(Kind.SESSIONS, Kind.SESSIONS, to_topic=True)
 QUEUE_TO_HUB = Route(Kind.QUEUE, Kind.HUB)
 HUB_TO_SESSIONS = Route(Kind.HUB, Kind.SESSIONS)
 HUBS = Route(Kind.HUB, Kind.HUB)
 SESSIONS_TO_KAFKA = Route(Kind.SESSIONS, Kind.TOPIC)
 HUB_TO_KAFKA = Route(Kind.HUB, Kind.TOPIC)
-QUEUE_TO_AMQP = Route(Kind.QUEUE, Kind.QUEUE, is_amqp=True)
-SESSIONS_TO_AMQP = Route(Kind.SESSIONS, Kind.SESSIONS, is_amqp=True)
 SESSIONS_TO_AMQP_IN_LANES = Route(Kind.SESSIONS, Kind.SESSIONS, lanes=4, is_amqp=True)
 HUB_TO_AMQP = Route(Kind.HUB, Kind.QUEUE, is_amqp=True)
 
@@ -219,7 +208,6 @@ def west(lock: timedelta, link_idle: timedelta | None = None) -> NamespaceConfig
         queues=(
             QueueConfig(name="jobs", lock_duration=lock),
             QueueConfig(name="cases", lock_duration=lock, requires_session=True),
-            QueueConfig(name="twins", lock_duration=lock, requires_session=True),
             QueueConfig(name=REJECTED),
         ),
         topics=(TopicConfig(name="orders", subscriptions=(copy,)),),
@@ -235,7 +223,6 @@ EAST = NamespaceConfig(
     queues=(
         QueueConfig(name="jobs"),
         QueueConfig(name="orders", requires_session=True),
-        QueueConfig(name="twins", requires_session=True),
         QueueConfig(name=CARRIER),
     ),
     topics=(TopicConfig(name="updates", subscriptions=(SubscriptionConfig(name="all", requires_session=True),)),),

@@ -1,12 +1,11 @@
 """A scenario: a route, the faults on it, the permitted results, and the row of the table."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from shared.clock import Clock
 from tests.faults.conservation import Balance
 from tests.faults.line import Line
 from tests.faults.routes import Route
@@ -31,9 +30,9 @@ class Scenario:
     """How many failed deliveries a message may have at most."""
     lock: timedelta = timedelta(minutes=1)
     link_idle: timedelta | None = None
-    ttl: str = "keep"
-    make_clock: Callable[[], Clock] | None = None
     line: type[Line] = field(default=Line)
+    is_short: bool = False
+    """Whether it runs in each change."""
 
     def __str__(self) -> str:
         """Return the name of its test."""
@@ -49,14 +48,7 @@ class Scenario:
 
     def prepared(self, folder: Path) -> Line:
         """Return its line in *folder*, not started."""
-        return self.line(
-            self.route,
-            folder,
-            clock=None if self.make_clock is None else self.make_clock(),
-            lock=self.lock,
-            link_idle=self.link_idle,
-            ttl=self.ttl,
-        )
+        return self.line(self.route, folder, lock=self.lock, link_idle=self.link_idle)
 
 
 @dataclass(frozen=True)
@@ -85,9 +77,3 @@ class Row:
             found_any = "some" if balance.duplicates else "no"
             objections.append(f"{found_any} duplicates, expected {'some' if self.scenario.repeats else 'none'}")
         return objections
-
-
-def named(scenarios: Sequence[Scenario], *names: str) -> list[Scenario]:
-    """Return those of *scenarios* that have *names*; KeyError if one is missing."""
-    of_name = {str(scenario): scenario for scenario in scenarios}
-    return [of_name[name] for name in names]

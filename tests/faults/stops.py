@@ -1,6 +1,8 @@
 """
 The end of a host as on Azure: SIGTERM with 10 s of grace, and function timeout; `holds` has drains and restarts.
 
+And a host that does nothing for a while.
+
 What it had in hand comes again; what it had sent by then and not settled is duplicated.
 """
 
@@ -73,11 +75,25 @@ def _time_out(line: Line) -> None:
     line.wait_until_drained(_AFTER_TIMEOUT_SECONDS)
 
 
+def _freeze(line: Line) -> None:
+    """Freeze the host for longer than a lock, with messages in transit to it."""
+    host = line.host()
+    host.pause()
+    line.send(drafts(line.route))
+    line.end_locks()
+    # Messages in transit are redelivered over the same link: the host gets them twice in one batch and sends them once.
+    host.resume()
+    line.wait_until_drained()
+
+
 STOPS = [
-    Scenario(name, route, action, explains=IN_HAND, repeats=repeats)
-    for name, route, action, repeats in (
-        ("scale-in with a batch in hand", HUB_TO_SESSIONS, scale_in, True),
-        ("scale-in under load", SESSIONS_TO_HUB, _scale_in_under_load, None),
-        ("function timeout", SESSIONS, _time_out, True),
-    )
+    Scenario("host frozen for longer than a lock", SESSIONS, _freeze, is_short=True),
+    *(
+        Scenario(name, route, action, explains=IN_HAND, repeats=repeats)
+        for name, route, action, repeats in (
+            ("scale-in with a batch in hand", HUB_TO_SESSIONS, scale_in, True),
+            ("scale-in under load", SESSIONS_TO_HUB, _scale_in_under_load, None),
+            ("function timeout", SESSIONS, _time_out, True),
+        )
+    ),
 ]

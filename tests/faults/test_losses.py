@@ -10,24 +10,16 @@ from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 from busway_broker.faults import Operation
 from tests.faults.cuts import CUTS
 from tests.faults.kills import KILLS, held
-from tests.faults.line import Line
-from tests.faults.outages import OUTAGES
 from tests.faults.parties import drafts, name_of
 from tests.faults.routes import QUEUES
 from tests.faults.scenario import Row, Scenario
-from tests.faults.single_dispatch import SINGLE_DISPATCH
 from tests.faults.stops import STOPS
 from tests.faults.watched import WatchedLine, short_grace
 
 # The watch runs in this process. A connection that is cut while the SDK closes it leaves its socket to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-# Scenarios in virtual time have a line of their own; the times of the journal are real.
-SCENARIOS = [
-    scenario
-    for scenario in [*KILLS, *CUTS, *OUTAGES, *STOPS, *SINGLE_DISPATCH]
-    if scenario.line is Line and scenario.make_clock is None and not scenario.route.has_carrier
-]
+SCENARIOS = [*KILLS, *CUTS, *STOPS]
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +35,6 @@ def watched(scenario: Scenario) -> WatchedLine:
             scenario.route,
             Path(folder) / "line",
             lock=scenario.lock,
-            ttl=scenario.ttl,
         )
         with line:
             scenario.action(line)

@@ -19,8 +19,10 @@ from tests.wire.line import WireLine, clock_now, identity, namespaces
 pytestmark = pytest.mark.long
 
 SEND = frozenset((Operation.SEND,))
-NINE_MINUTES = 540.0
-"""Less than an idle link lasts (SR4, SR2)."""
+NINE_MINUTES = 540.0, 0
+"""Less than an idle link lasts (SR4, SR2); no delivery fails."""
+FORTY_MINUTES = 2400.0, 2
+"""Longer than two holds, and than ten deliveries of one lock each; a delivery fails for each hold."""
 
 
 @pytest.fixture
@@ -50,26 +52,28 @@ def delivery_counts(line: WireLine) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("queue", "fault"),
+    ("queue", "fault", "lasts"),
     [
-        ("plain", Fault(effect=Effect.THROTTLE, operations=SEND)),
-        ("sessions", Fault(effect=Effect.DISABLE)),
+        ("plain", Fault(effect=Effect.THROTTLE, operations=SEND), NINE_MINUTES),
+        ("sessions", Fault(effect=Effect.DISABLE), NINE_MINUTES),
+        ("sessions", Fault(effect=Effect.DISABLE), FORTY_MINUTES),
     ],
-    ids=["throttled", "disabled"],
+    ids=["throttled", "disabled", "disabled for longer than a link may idle"],
 )
-def test_an_outage_of_nine_minutes_is_one_delivery(
-    broker: RunningBroker, clock: ManualClock, queue: str, fault: Fault
+def test_an_outage_costs_a_delivery_for_each_hold_that_it_outlasts(
+    broker: RunningBroker, clock: ManualClock, queue: str, fault: Fault, lasts: tuple[float, int]
 ) -> None:
+    seconds, failed = lasts
     broker.faults("east").add(fault)
     publish(broker, queue, 30)
     line = WireLine(broker, clock, queue=queue)
-    line.at(NINE_MINUTES - 1, lambda: delivery_counts_seen.append(delivery_counts(line)))
+    line.at(seconds - 1, lambda: delivery_counts_seen.append(delivery_counts(line)))
     delivery_counts_seen: list[set[int]] = []
-    line.at(NINE_MINUTES, broker.faults("east").clear)
+    line.at(seconds, broker.faults("east").clear)
     line.run(line.is_drained)
-    assert delivery_counts_seen == [{0}]
-    assert clock.monotonic() >= NINE_MINUTES
-    assert line.failures == []
+    assert [max(each) for each in delivery_counts_seen] == [failed]
+    assert clock.monotonic() >= seconds
+    assert len(line.failures) == failed, line.failures
     assert line.dead() == []
     order = line.ids()
     assert sorted(order) == sorted(f"m-{number}" for number in range(30))
