@@ -101,7 +101,7 @@ def site_of(broker: RunningBroker) -> ServiceBusSite:
 
 
 def test_a_status_is_there_in_time_although_an_answer_has_one_message(broker: RunningBroker) -> None:
-    fill(broker, "parts", 100_000)
+    fill(broker, "parts", 1_000)
     broker.faults("n").add(Fault(effect=Effect.DELAY, operations=MANAGE, delay=0.08))
     started = time.monotonic()
     found = asyncio.run(waiting(broker, "parts"))
