@@ -1,48 +1,42 @@
 """Calls of the output for AMQP 1.0 brokers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from shared.ends.amqp.endpoint import amqp_endpoint
 from shared.ends.amqp.output import AmqpOutput
-from shared.errors import BuswayError
 from shared.protocols import Outgoing
-from tests.messages import delivered
-from tests.wire.answering_broker import (
-    AnsweringBroker,
-)
+from tests.wire import sending
+from tests.wire.answering_broker import AnsweringBroker
+from tests.wire.sending import Answers, closing, outgoing
 
 SECONDS = 5.0
 
 
-def outgoing(number: int, *, session_id: str | None = None, body: bytes = b"body") -> Outgoing:
-    content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body)
-    return Outgoing(content, f"m-{number}", session_id, None)
+def some(count: int, session_id: str | None = None) -> list[Outgoing]:
+    return [outgoing(number, session_id) for number in range(count)]
 
 
-def some(count: int, **options: str) -> list[Outgoing]:
-    return [outgoing(number, **options) for number in range(count)]  # type: ignore[arg-type] # session_id only
+@asynccontextmanager
+async def output_to(broker: AnsweringBroker, **options: Any) -> AsyncIterator[AmqpOutput]:
+    """Run a broker and yield an output to it."""
+    async with broker.running() as url, closing(AmqpOutput("there", amqp_endpoint(url), {}, **options)) as output:
+        yield output
 
 
 async def sent(
     url: str, *calls: Sequence[Outgoing], entity: str = "q", seconds: float = SECONDS, **capabilities: str
-) -> list[list[BuswayError | None]]:
-    output = AmqpOutput("there", amqp_endpoint(url), capabilities)
-    try:
-        return [await output.send(entity, messages, timeout_seconds=seconds) for messages in calls]
-    finally:
-        await output.close()
+) -> list[Answers]:
+    return await sending.sent(AmqpOutput("there", amqp_endpoint(url), capabilities), entity, *calls, seconds=seconds)
 
 
 def answers_of(
     broker: AnsweringBroker, *calls: Sequence[Outgoing], seconds: float = SECONDS, **capabilities: str
-) -> list[list[BuswayError | None]]:
-    async def run() -> list[list[BuswayError | None]]:
+) -> list[Answers]:
+    async def run() -> list[Answers]:
         async with broker.running() as url:
             return await sent(url, *calls, seconds=seconds, **capabilities)
 
     return asyncio.run(run())
-
-
-def kinds(answers: Sequence[BuswayError | None]) -> list[str]:
-    return [type(answer).__name__ for answer in answers]

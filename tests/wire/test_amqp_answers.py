@@ -17,7 +17,7 @@ from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
-from tests.wire.amqp_calls import SECONDS, answers_of, kinds, outgoing, sent, some
+from tests.wire.amqp_calls import SECONDS, answers_of, output_to, sent, some
 from tests.wire.answering_broker import (
     ACCEPTED,
     AnsweringBroker,
@@ -25,6 +25,7 @@ from tests.wire.answering_broker import (
     error,
     rejected,
 )
+from tests.wire.sending import Answers, kinds, outgoing
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -47,30 +48,25 @@ class Breaking(AnsweringBroker):
         return False
 
 
-async def repeated(url: str, messages: Sequence[Outgoing], calls: int) -> list[BuswayError | None]:
+def repeated_at(broker: AnsweringBroker, messages: Sequence[Outgoing], calls: int) -> Answers:
     """Send in several calls, as the pipeline does, until each message is accepted or rejected."""
-    output = AmqpOutput("there", amqp_endpoint(url), {}, quiet_seconds=0.2)
     answers: dict[int, BuswayError | None] = {}
-    for _ in range(calls):
-        again = TargetUnavailable | TargetRefused
-        left = [at for at in range(len(messages)) if isinstance(answers.get(at, TargetUnavailable("")), again)]
-        found = await output.send("q", [messages[at] for at in left], timeout_seconds=SECONDS)
-        answers |= dict(zip(left, found, strict=True))
-    await output.close()
+    again = TargetUnavailable | TargetRefused
+
+    async def run() -> None:
+        async with output_to(broker, quiet_seconds=0.2) as output:
+            for _ in range(calls):
+                left = [at for at in range(len(messages)) if isinstance(answers.get(at, TargetUnavailable("")), again)]
+                found = await output.send("q", [messages[at] for at in left], timeout_seconds=SECONDS)
+                answers.update(zip(left, found, strict=True))
+
+    asyncio.run(run())
     return [answers[at] for at in range(len(messages))]
-
-
-def repeated_at(broker: AnsweringBroker, messages: Sequence[Outgoing], calls: int) -> list[BuswayError | None]:
-    async def run() -> list[BuswayError | None]:
-        async with broker.running() as url:
-            return await repeated(url, messages, calls)
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("condition", [None, "amqp:internal-error"])
 def test_a_message_that_makes_the_broker_close_the_connection_is_rejected(condition: str | None) -> None:
-    messages = [outgoing(number, session_id="ab"[number % 2] if number < 4 else None) for number in range(6)]
+    messages = [outgoing(number, "ab"[number % 2] if number < 4 else None) for number in range(6)]
     broker = Breaking(messages[2].content, condition)
     answers = repeated_at(broker, messages, 12)
     assert kinds(answers) == [*["NoneType"] * 2, "MessageRejected", *["NoneType"] * 3]
@@ -188,9 +184,7 @@ def test_a_broker_that_stops_reading_is_left_at_the_deadline() -> None:
             return False
 
     async def run() -> None:
-        broker = Stalling()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(Stalling()) as output:
             large = [outgoing(number, body=b"x" * (8 << 20)) for number in range(3)]
             started = time.monotonic()
             answers = await output.send("q", large, timeout_seconds=0.5)

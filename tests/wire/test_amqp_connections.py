@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 from shared.amqp.values import Value
 from shared.ends.amqp import output as amqp_output
-from shared.ends.amqp.endpoint import amqp_endpoint
 from shared.ends.amqp.output import Address, AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.protocols import Outgoing
+from tests.wire.amqp_calls import SECONDS, output_to
 from tests.wire.answering_broker import AnsweringBroker, Peer
 
-SECONDS = 5.0
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -78,15 +77,13 @@ async def end_noticed(output: AmqpOutput) -> None:
 def test_many_messages_open_a_second_connection_and_each_key_keeps_its_order_and_its_connection() -> None:
     async def run() -> None:
         broker = Recording()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             await opened_twice(output, broker)
             for each in broker.by_peer.values():
                 each.clear()
             batches = [keyed(200, 100, "second"), keyed(30, 100, "third")]
             for batch in batches:
                 assert not any(await output.send("q", batch, timeout_seconds=SECONDS))
-            await output.close()
         first, second = broker.by_peer.values()
         assert len(first) > 50
         assert len(second) > 50
@@ -106,12 +103,10 @@ def test_many_messages_open_a_second_connection_and_each_key_keeps_its_order_and
 def test_batches_without_keys_that_are_under_way_together_use_both_connections() -> None:
     async def run() -> None:
         broker = Recording()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             await opened_twice(output, broker)
             batches = [[Outgoing(b"%d-%d" % (n, each), None, None, None) for each in range(60)] for n in range(2)]
             await asyncio.gather(*(output.send("q", batch, timeout_seconds=SECONDS) for batch in batches))
-            await output.close()
         ends = [of_peer[-60:] for of_peer in broker.by_peer.values()]
         assert sorted(ends) == [[message.content for message in batch] for batch in batches]
 
@@ -121,11 +116,9 @@ def test_batches_without_keys_that_are_under_way_together_use_both_connections()
 def test_small_batches_use_one_connection() -> None:
     async def run() -> None:
         broker = Recording()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             for number in range(10):
                 assert not any(await output.send("q", keyed(99, 20, str(number)), timeout_seconds=SECONDS))
-            await output.close()
         assert broker.connections == 1
 
     asyncio.run(run())
@@ -134,8 +127,7 @@ def test_small_batches_use_one_connection() -> None:
 def test_of_each_key_one_message_counts() -> None:
     async def run() -> None:
         broker = Recording()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             batches = [
                 [Outgoing(b"%d-%d" % (batch, each), None, f"{batch}-{each % 50}", None) for each in range(500)]
                 for batch in range(2)
@@ -146,7 +138,6 @@ def test_of_each_key_one_message_counts() -> None:
             await asyncio.gather(*(output.send("q", batch, timeout_seconds=SECONDS) for batch in batches))
             await second_opened(output)
             assert broker.connections == 2
-            await output.close()
 
     asyncio.run(run())
 
@@ -154,13 +145,11 @@ def test_of_each_key_one_message_counts() -> None:
 def test_a_broker_that_takes_one_connection_gets_all_messages_over_it_and_is_asked_once_in_a_minute() -> None:
     async def run() -> None:
         broker = Recording(most_connections=1)
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             for number in range(5):
                 assert not any(await output.send("q", keyed(200, 100, str(number)), timeout_seconds=SECONDS))
                 if number:  # the first send opens the first connection
                     await second_opened(output)
-            await output.close()
         assert len(broker.contents) == 1_000
         assert broker.connections == 2
 
@@ -173,8 +162,7 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
 ) -> None:
     async def run() -> None:
         broker = Recording()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             await opened_twice(output, broker)
             peers = list(broker.by_peer)
             peers[which].cut()
@@ -193,7 +181,6 @@ def test_after_the_end_of_one_connection_only_one_is_used_for_a_minute(
                 assert not any(await output.send("q", keyed(200, 100, f"x{number}"), timeout_seconds=SECONDS))
                 await second_opened(output)
             assert sum(bool(each) and b"x1" in b"".join(each) for each in broker.by_peer.values()) == 2
-            await output.close()
 
     asyncio.run(run())
 
@@ -209,8 +196,7 @@ def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_i
             return await super().take(peer, delivery, content)
 
     async def run() -> None:
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             await opened_twice(output, broker)
             address: Address = output._addresses["q"]
             answers = await in_attempts(output, messages)
@@ -219,7 +205,6 @@ def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_i
                 assert not any(await output.send("q", keyed(200, 100, f"x{number}"), timeout_seconds=SECONDS))
                 await second_opened(output)
             assert address._has_two()
-            await output.close()
 
     broker, messages = Detaching(), keyed(200, 100)
     bad = next(message.content for message in messages if message.session_id and hash(message.session_id) & 1)
@@ -229,8 +214,7 @@ def test_a_message_for_which_the_second_link_is_closed_is_found_and_the_second_i
 def test_a_call_that_is_closed_while_the_second_connection_opens_ends() -> None:
     async def run() -> None:
         broker = Recording(most_connections=1)
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             assert not any(await output.send("q", keyed(10, 2), timeout_seconds=SECONDS))
             call = asyncio.create_task(output.send("q", keyed(200, 100), timeout_seconds=SECONDS))
             await asyncio.sleep(0)
@@ -265,11 +249,9 @@ def test_messages_that_make_the_broker_close_connections_are_rejected_alone_and_
 
     async def run() -> None:
         broker = Breaking()
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {}, quiet_seconds=0.01)
+        async with output_to(broker, quiet_seconds=0.01) as output:
             await opened_twice(output, broker)
             answers = await in_attempts(output, messages)
-            await output.close()
         assert {messages[at].content for at, answer in answers.items() if answer is not None} == faulty
         arrived = list(dict.fromkeys(broker.contents[200:]))
         assert set(arrived) == {message.content for message in messages} - faulty

@@ -7,30 +7,11 @@ import pytest
 
 from shared.amqp import performatives
 from shared.amqp.values import FALSE, NULL, TRUE, Value, boolean, described, list_, uint, ulong
-from shared.ends.amqp.endpoint import amqp_endpoint
-from shared.ends.amqp.output import AmqpOutput
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
-from shared.protocols import Outgoing
+from shared.errors import TargetRefused, TargetUnavailable
+from tests.wire.amqp_calls import answers_of, some
 from tests.wire.answering_broker import ACCEPTED, AnsweringBroker, Peer, error
 
-SECONDS = 5.0
 pytestmark = pytest.mark.filterwarnings("error")
-
-
-def some(count: int) -> list[Outgoing]:
-    return [Outgoing(b"m-%d" % number, None, None, None) for number in range(count)]
-
-
-def answers_of(broker: AnsweringBroker, *calls: Sequence[Outgoing]) -> list[list[BuswayError | None]]:
-    async def run() -> list[list[BuswayError | None]]:
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
-            try:
-                return [await output.send("q", messages, timeout_seconds=SECONDS) for messages in calls]
-            finally:
-                await output.close()
-
-    return asyncio.run(run())
 
 
 def test_a_broker_that_attaches_and_detaches_at_once_says_why() -> None:

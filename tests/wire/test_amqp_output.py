@@ -10,11 +10,9 @@ from azure.servicebus import ServiceBusReceivedMessage, parse_connection_string
 from busway_broker.thread import RunningBroker
 from shared.amqp import performatives
 from shared.amqp.values import TRUE, uint
-from shared.ends.amqp.endpoint import amqp_endpoint
-from shared.ends.amqp.output import AmqpOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
-from tests.wire.amqp_calls import SECONDS, answers_of, kinds, outgoing, sent, some
+from tests.wire.amqp_calls import SECONDS, answers_of, output_to, sent, some
 from tests.wire.answering_broker import (
     ACCEPTED,
     CLOSE,
@@ -25,6 +23,7 @@ from tests.wire.answering_broker import (
     Peer,
     rejected,
 )
+from tests.wire.sending import kinds, outgoing
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -72,8 +71,7 @@ def test_what_a_cancelled_call_has_not_sent_is_not_sent_later() -> None:
                 return True
 
         broker = Waiting(credit=3)
-        async with broker.running() as url:
-            output = AmqpOutput("there", amqp_endpoint(url), {})
+        async with output_to(broker) as output:
             call = asyncio.create_task(output.send("q", some(9), timeout_seconds=SECONDS))
             await third.wait()
             call.cancel()
@@ -82,7 +80,6 @@ def test_what_a_cancelled_call_has_not_sent_is_not_sent_later() -> None:
             other = outgoing(100)
             assert await output.send("q", [other], timeout_seconds=SECONDS) == [None]
             assert broker.contents[3:] == [other.content]
-            await output.close()
 
     asyncio.run(run())
 
@@ -128,7 +125,7 @@ def test_a_rejected_message_does_not_stop_the_others() -> None:
 def test_after_a_released_message_no_later_one_of_its_session_is_sent() -> None:
     first = some(1, session_id="a")[0].content
     broker = AnsweringBroker(lambda _, content: RELEASED if content == first else ACCEPTED)
-    messages = [outgoing(number, session_id="ab"[number % 2]) for number in range(6)]
+    messages = [outgoing(number, "ab"[number % 2]) for number in range(6)]
     [answers] = answers_of(broker, messages)
     assert kinds(answers)[::2] == ["TargetUnavailable"] * 3
     assert {messages[2].content, messages[4].content}.isdisjoint(broker.contents)
@@ -137,7 +134,7 @@ def test_after_a_released_message_no_later_one_of_its_session_is_sent() -> None:
 def test_messages_of_a_session_wait_for_each_other_and_of_many_sessions_do_not() -> None:
     waiting: list[int] = []
     broker = AnsweringBroker(lambda number, _: waiting.append(number) or SILENCE)  # type: ignore[func-returns-value]
-    messages = [outgoing(number, session_id="ab"[number % 2]) for number in range(6)]
+    messages = [outgoing(number, "ab"[number % 2]) for number in range(6)]
     [answers] = answers_of(broker, messages, seconds=0.3)
     assert broker.contents == contents(messages[:2])
     assert kinds(answers) == ["TargetUnavailable"] * 6

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -16,9 +16,9 @@ from shared.ends.event_grid.endpoint import SETTING_FORM, EventGridEndpoint, eve
 from shared.ends.event_grid.output import EventGridOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
+from tests.wire.sending import SECONDS, closing
 
 KEY = "s3cret"
-SECONDS = 20.0
 
 
 def event(identity: object, **attributes: object) -> bytes:
@@ -58,13 +58,8 @@ async def served(handle: Callable[[web.Request], Awaitable[web.StreamResponse]])
         await runner.cleanup()
 
 
-@asynccontextmanager
-async def sending(endpoint: EventGridEndpoint) -> AsyncIterator[EventGridOutput]:
-    output = EventGridOutput("grid", lambda: endpoint)
-    try:
-        yield output
-    finally:
-        await output.close()
+def sending(endpoint: EventGridEndpoint) -> AbstractAsyncContextManager[EventGridOutput]:
+    return closing(EventGridOutput("grid", lambda: endpoint))
 
 
 def virtual(clock: ManualClock, waits: list[float]) -> Callable[[float], Awaitable[None]]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,10 +23,10 @@ from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
+from tests.wire.sending import SECONDS, closing, event_hubs, to_hub
 
 type ReadPartitions = Callable[[], list[list[Message]]]
 
-SECONDS = 10.0
 BUSY = "com.microsoft:server-busy"
 
 
@@ -35,23 +36,6 @@ def event(
     annotated = {} if key is None else {"x-opt-partition-key": string(key)}
     content = delivered(None, message_id=f"e-{number}", annotated=annotated, body=body, **options)
     return Outgoing(content, f"e-{number}", None, key, partition)
-
-
-def opened(connection_string: str) -> EventHubsOutput:
-    return EventHubsOutput("west", lambda hub: event_hub_client("WEST", {"WEST": connection_string}, hub))
-
-
-def answers_of(
-    connection_string: str, hub: str, *batches: list[Outgoing], timeout_seconds: float = SECONDS
-) -> list[list[BuswayError | None]]:
-    async def send() -> list[list[BuswayError | None]]:
-        output = opened(connection_string)
-        try:
-            return [await output.send(hub, batch, timeout_seconds=timeout_seconds) for batch in batches]
-        finally:
-            await output.close()
-
-    return asyncio.run(send())
 
 
 @pytest.fixture
@@ -110,7 +94,7 @@ def test_events_keep_their_bytes_and_get_the_key_of_their_batch(
     west: str, hub: str, partitions: ReadPartitions
 ) -> None:
     sent = event(1, key="k", named={"photo": binary(b"\x00\xff")}, body=b"\xff\x00")
-    assert answers_of(west, hub, [sent]) == [[None]]
+    assert to_hub(west, hub, [sent]) == [[None]]
     ((arrived,),) = [partition for partition in partitions() if partition]
     assert arrived.partition_key == "k"
     assert arrived.body == b"\xff\x00"
@@ -124,7 +108,7 @@ def test_events_of_a_key_share_a_partition_and_keep_their_order(
     batches = [
         [event(f"{key}-{number}", key=key) for number in range(start, start + 3) for key in keys] for start in (0, 3)
     ]
-    assert answers_of(west, hub, *batches) == [[None] * 90] * 2
+    assert to_hub(west, hub, *batches) == [[None] * 90] * 2
     found: dict[str | None, list[tuple[int, str]]] = {}
     for number, events in enumerate(partitions()):
         for each in events:
@@ -140,7 +124,7 @@ def test_a_named_partition_takes_events_of_all_keys_in_their_order(
     west: str, hub: str, partitions: ReadPartitions
 ) -> None:
     batch = [event(number, key=f"k{number % 3}", partition="2") for number in range(50)]
-    assert answers_of(west, hub, batch, [event(50, partition="2"), event(51, partition="0")]) == [
+    assert to_hub(west, hub, batch, [event(50, partition="2"), event(51, partition="0")]) == [
         [None] * 50,
         [None] * 2,
     ]
@@ -154,13 +138,13 @@ def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
     west: str, hub: str, partitions: ReadPartitions
 ) -> None:
     batch = [event(number, key="k", body=b"x" * 300_000) for number in range(8)]
-    assert answers_of(west, hub, batch) == [[None] * 8]
+    assert to_hub(west, hub, batch) == [[None] * 8]
     ((arrived),) = [partition for partition in partitions() if partition]
     assert ids(arrived) == [f"e-{number}" for number in range(8)]
 
 
 def test_an_event_over_the_limit_is_rejected_alone(west: str, hub: str, partitions: ReadPartitions) -> None:
-    (answers,) = answers_of(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
+    (answers,) = to_hub(west, hub, [event(0, key="k"), event(1, key="k", body=b"x" * 1_100_000), event(2, key="k")])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
     assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"
@@ -175,7 +159,7 @@ def test_refused_events_are_found_by_halving_and_the_others_keep_their_order(
     faults.add(on_sending(hub, Effect.REFUSE, "poison", NOT_ALLOWED))
     poison = {3, 4, 17}
     batch = [event(n, key=f"k{n % 2}", body=b"poison" if n in poison else b"good") for n in range(20)]
-    (answers,) = answers_of(west, hub, batch)
+    (answers,) = to_hub(west, hub, batch)
     assert {n for n, answer in enumerate(answers) if isinstance(answer, MessageRejected)} == poison
     assert [answer for answer in answers if not isinstance(answer, MessageRejected)] == [None] * 17
     arrived = {identity for events in partitions() for identity in ids(events)}
@@ -192,7 +176,7 @@ def test_a_key_that_has_to_wait_holds_back_only_itself(
 ) -> None:
     faults.add(on_sending(hub, Effect.REFUSE, "slow"))
     batch = [event(f"{key}-{n}", key=key, body=b"x" * 300_000) for n in range(4) for key in ("slow", "fast")]
-    (answers,) = answers_of(west, hub, batch)
+    (answers,) = to_hub(west, hub, batch)
     answers_by_key = {(type(answer), message.partition_key) for answer, message in zip(answers, batch, strict=True)}
     assert answers_by_key == {(TargetUnavailable, "slow"), (type(None), "fast")}
     assert isinstance(answers[0], TargetUnavailable)
@@ -207,7 +191,7 @@ def test_a_batch_for_which_the_hub_closes_the_link_is_found_among_several(
     faults.add(on_sending(hub, Effect.CLOSE_LINK, "poison", MESSAGE_SIZE_EXCEEDED))
     batch = [event(n, key=f"k{n % 3}", body=b"poison" if n == 4 else b"good") for n in range(9)]
 
-    (answers,) = answers_of(west, hub, batch)
+    (answers,) = to_hub(west, hub, batch)
     assert [number for number, answer in enumerate(answers) if answer is not None] == [4]
     assert isinstance(answers[4], MessageRejected)
     found = [identity for events in partitions() for identity in ids(events)]
@@ -220,17 +204,14 @@ def test_calls_share_the_round_trip_and_keep_the_order_of_their_keys(
     faults.add(Fault(effect=Effect.DELAY, entity=hub, operations=frozenset((Operation.SEND,)), delay=0.2))
 
     async def send() -> float:
-        output, loop = opened(west), asyncio.get_running_loop()
-
         async def of_key(key: str) -> None:
             for number in range(3):
                 assert await output.send(hub, [event(f"{key}-{number}", key=key)], timeout_seconds=SECONDS) == [None]
 
-        started = loop.time()
-        await asyncio.gather(*map(of_key, "abcdefgh"))
-        seconds = loop.time() - started
-        await output.close()
-        return seconds
+        async with closing(event_hubs(west)) as output:
+            started = time.monotonic()
+            await asyncio.gather(*map(of_key, "abcdefgh"))
+            return time.monotonic() - started
 
     assert asyncio.run(send()) < 24 * 0.2 / 2  # one after the other would take 24 delays
     assert links() == 8
@@ -246,12 +227,9 @@ def test_more_calls_than_links_wait_for_their_turn_within_their_time(
     faults.add(Fault(effect=Effect.LOSE_ACKNOWLEDGEMENT, entity=hub, operations=frozenset((Operation.SEND,))))
 
     async def send() -> list[list[BuswayError | None]]:
-        output = opened(west)
-        answers = await asyncio.gather(
-            *(output.send(hub, [event(number)], timeout_seconds=3) for number in range(CALLS_AT_ONCE + 4))
-        )
-        await output.close()
-        return answers
+        async with closing(event_hubs(west)) as output:
+            calls = (output.send(hub, [event(number)], timeout_seconds=3) for number in range(CALLS_AT_ONCE + 4))
+            return await asyncio.gather(*calls)
 
     answers = asyncio.run(send())
     assert [type(answer) for (answer,) in answers] == [TargetUnavailable] * (CALLS_AT_ONCE + 4)
@@ -261,13 +239,13 @@ def test_more_calls_than_links_wait_for_their_turn_within_their_time(
 
 @pytest.mark.parametrize(("place", "partition"), [("nowhere", None), (None, "7")])
 def test_a_missing_hub_or_partition_is_refused(west: str, hub: str, place: str | None, partition: str | None) -> None:
-    (answers,) = answers_of(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
+    (answers,) = to_hub(west, place or hub, [event(0, partition=partition), event(1, partition=partition)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert str(answers[0]).startswith("west/nowhere:" if place else f"west/{hub}/Partitions/7:")
 
 
 def test_a_partition_that_does_not_exist_stops_no_other(west: str, hub: str) -> None:
-    (answers,) = answers_of(west, hub, [event(0, partition="7"), event(1, partition="1"), event(2)])
+    (answers,) = to_hub(west, hub, [event(0, partition="7"), event(1, partition="1"), event(2)])
     assert [type(answer) for answer in answers] == [TargetRefused, type(None), type(None)]
 
 
@@ -276,7 +254,7 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     nobody = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
-    (answers,) = answers_of(nobody, "h", [event(0), event(1)], timeout_seconds=3)
+    (answers,) = to_hub(nobody, "h", [event(0), event(1)], seconds=3)
     assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
 
 
@@ -284,7 +262,7 @@ def test_a_hub_that_does_not_answer_is_unavailable_within_the_time_and_keeps_wha
     west: str, hub: str, faults: NamespaceFaults
 ) -> None:
     faults.add(on_sending(hub, Effect.LOSE_ACKNOWLEDGEMENT, "slow"))
-    (answers,) = answers_of(west, hub, [event(0, key="fast"), event(1, key="slow")], timeout_seconds=1)
+    (answers,) = to_hub(west, hub, [event(0, key="fast"), event(1, key="slow")], seconds=1)
     assert [type(answer) for answer in answers] == [type(None), TargetUnavailable]
 
 
@@ -294,13 +272,12 @@ def test_a_send_that_was_cut_short_leaves_no_half_read_link(
     faults.add(on_sending(hub, Effect.LOSE_ACKNOWLEDGEMENT, "slow"))
 
     async def cut_short() -> None:
-        output = opened(west)
-        assert await output.send(hub, [event(0)], timeout_seconds=SECONDS) == [None]
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await output.send(hub, [event(1, key="slow")], timeout_seconds=SECONDS)
-        assert await output.send(hub, [event(2)], timeout_seconds=SECONDS) == [None]
-        await output.close()
+        async with closing(event_hubs(west)) as output:
+            assert await output.send(hub, [event(0)], timeout_seconds=SECONDS) == [None]
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await output.send(hub, [event(1, key="slow")], timeout_seconds=SECONDS)
+            assert await output.send(hub, [event(2)], timeout_seconds=SECONDS) == [None]
 
     asyncio.run(cut_short())
     # The event of the call that was cut short may have arrived.
@@ -320,7 +297,7 @@ def test_an_output_recovers_after_an_outage_of_the_broker() -> None:
     loop = asyncio.new_event_loop()
     try:
         with RunningBroker([config]) as broker:
-            output = opened(broker.connection_string("alone"))
+            output = event_hubs(broker.connection_string("alone"))
             assert loop.run_until_complete(send(output, 0)) == [None]
         (answer,) = loop.run_until_complete(send(output, 1))
         assert isinstance(answer, TargetUnavailable)

@@ -3,7 +3,7 @@
 import asyncio
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pytest
 from azure.eventhub import EventData, EventHubConsumerClient, EventHubProducerClient
@@ -23,9 +23,10 @@ from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.namespace import Namespace
-from shared.errors import BuswayError, TargetRefused, TargetUnavailable
+from shared.errors import TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
+from tests.wire.sending import event_hubs, outgoing, sent, to_hub
 
 type OpenProducer = Callable[[str], EventHubProducerClient]
 
@@ -263,12 +264,10 @@ def test_a_hub_can_be_disabled(
     reads: bool,
 ) -> None:
     # EH59: EntityStatus of azure-mgmt-eventhub
-    async def scenario(settings: Mapping[str, str]) -> tuple[bool, bool]:
-        output = EventHubsOutput("hubs", lambda name: event_hub_client("HUBS", settings, name))
-        [answer] = await output.send("h", [Outgoing(delivered(1), None, None, None)], timeout_seconds=10)
+    async def scenario(address: str) -> tuple[bool, bool]:
+        [[answer]] = await sent(event_hubs(address), "h", [outgoing(1)])
         assert answer is None or (isinstance(answer, TargetRefused) and "it is disabled" in str(answer))
-        await output.close()
-        hub = EventHub(Namespace("HUBS", settings["HUBS"]), "h", "$Default")
+        hub = EventHub(Namespace("HUBS", address), "h", "$Default")
         if not reads:
             with pytest.raises(TargetRefused, match="entity-disabled"):
                 await hub.open("0", "-1", 0)
@@ -277,7 +276,7 @@ def test_a_hub_can_be_disabled(
         return answer is None, True
 
     with RunningBroker([NamespaceConfig(name="hubs", hubs=(HubConfig(name="h", status=status),))]) as broker:
-        assert asyncio.run(scenario({"HUBS": broker.connection_string("hubs")})) == (sends, reads)
+        assert asyncio.run(scenario(broker.connection_string("hubs"))) == (sends, reads)
 
 
 def test_a_throttled_hub_asks_for_four_seconds() -> None:
@@ -293,15 +292,7 @@ def test_a_throttled_hub_asks_for_four_seconds() -> None:
             pytest.raises(EventHubError, match=re.escape("Error code : 50002. Please wait 4 seconds and try again")),
         ):
             client.send_batch([EventData("x")])
-
-        async def sent() -> BuswayError | None:
-            settings = {"HUBS": broker.connection_string("hubs")}
-            output = EventHubsOutput("hubs", lambda name: event_hub_client("HUBS", settings, name))
-            [answer] = await output.send("by-time", [Outgoing(delivered(1), None, None, None)], timeout_seconds=10)
-            await output.close()
-            return answer
-
-        answer = asyncio.run(sent())
+        [[answer]] = to_hub(broker.connection_string("hubs"), "by-time", [outgoing(1)])
         assert isinstance(answer, TargetUnavailable)
         assert answer.retry_after == dt.timedelta(seconds=4)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -15,9 +15,8 @@ from shared.ends.kafka.output import KafkaOutput
 from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
 from tests.kafka_reader import read_topic
-from tests.messages import delivered
+from tests.wire.sending import SECONDS, Answers, answers_of, closing, kinds, outgoing
 
-SECONDS = 20.0
 PARTITIONS = 4
 _topics = itertools.count()
 MSG_SIZE_TOO_LARGE, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED, INVALID_RECORD, STORAGE = 10, 19, 29, 87, 56
@@ -38,40 +37,22 @@ def topic(cluster: KafkaCluster) -> str:
     return name
 
 
-def outgoing(number: int, key: str | None = None, body: bytes = b"") -> Outgoing:
-    content = delivered(None, message_id=f"m-{number}", session_id=key, body=body or b"%d" % number)
-    return Outgoing(content, f"m-{number}", key, None)
+def numbered(number: int, key: str | None = None) -> Outgoing:
+    return outgoing(number, key, body=b"%d" % number)
+
+
+def output_to(cluster: KafkaCluster, *, is_event_hubs: bool = False) -> KafkaOutput:
+    return KafkaOutput("there", replace(kafka_endpoint(f"kafka://{cluster.servers}"), is_event_hubs=is_event_hubs))
 
 
 def keyed(count: int, keys: int = 7) -> list[Outgoing]:
-    return [outgoing(number, f"k{number % keys}") for number in range(count)]
-
-
-async def sending(
-    cluster: KafkaCluster,
-    topic: str,
-    *calls: Sequence[Outgoing],
-    seconds: float = SECONDS,
-    between: Callable[[], None] | None = None,
-    is_event_hubs: bool = False,
-) -> list[list[BuswayError | None]]:
-    endpoint = replace(kafka_endpoint(f"kafka://{cluster.servers}"), is_event_hubs=is_event_hubs)
-    output = KafkaOutput("there", endpoint)
-    answers = []
-    try:
-        for messages in calls:
-            answers.append(await output.send(topic, messages, timeout_seconds=seconds))
-            if between is not None:
-                between()
-    finally:
-        await output.close()
-    return answers
+    return [numbered(number, f"k{number % keys}") for number in range(count)]
 
 
 def sent(
-    cluster: KafkaCluster, topic: str, *calls: Sequence[Outgoing], **options: Any
-) -> list[list[BuswayError | None]]:
-    return asyncio.run(sending(cluster, topic, *calls, **options))
+    cluster: KafkaCluster, topic: str, *calls: Sequence[Outgoing], is_event_hubs: bool = False, **options: float
+) -> list[Answers]:
+    return answers_of(lambda: output_to(cluster, is_event_hubs=is_event_hubs), topic, *calls, **options)
 
 
 def read(cluster: KafkaCluster, topic: str) -> list[Any]:
@@ -86,12 +67,8 @@ def by_key(messages: Sequence[Any]) -> dict[bytes | None, list[int]]:
     return found
 
 
-def kinds(answers: Sequence[BuswayError | None]) -> list[str]:
-    return [type(answer).__name__ for answer in answers]
-
-
 def test_messages_arrive_once_in_the_order_of_their_keys(cluster: KafkaCluster, topic: str) -> None:
-    messages = [*keyed(300), *(outgoing(number) for number in range(300, 320))]
+    messages = [*keyed(300), *(numbered(number) for number in range(300, 320))]
     assert sent(cluster, topic, messages[:100], messages[100:]) == [[None] * 100, [None] * 220]
     arrived = by_key(read(cluster, topic))
     assert sorted(arrived.pop(None)) == list(range(300, 320))
@@ -128,14 +105,11 @@ def test_passing_errors_are_retried_in_order(cluster: KafkaCluster, topic: str) 
 
 
 def test_no_message_overtakes_one_that_was_not_accepted(cluster: KafkaCluster, topic: str) -> None:
-    messages = [outgoing(number, "a", b"%06d" % number * 20_000) for number in range(30)]
+    messages = [outgoing(number, "a", body=b"%06d" % number * 20_000) for number in range(30)]
 
-    async def run() -> list[list[BuswayError | None]]:
-        # The second of the four batches is not accepted.
-        cluster.fail_requests(0, TOPIC_AUTHORIZATION_FAILED)
-        return await sending(cluster, topic, messages)
-
-    [answers] = asyncio.run(run())
+    # The second of the four batches is not accepted.
+    cluster.fail_requests(0, TOPIC_AUTHORIZATION_FAILED)
+    [answers] = sent(cluster, topic, messages)
     accepted = [position for position, answer in enumerate(answers) if answer is None]
     assert accepted == list(range(len(accepted)))
     assert 0 < len(accepted) < 30
@@ -145,7 +119,7 @@ def test_no_message_overtakes_one_that_was_not_accepted(cluster: KafkaCluster, t
 
 def test_the_message_for_which_a_batch_is_refused_is_found(cluster: KafkaCluster, topic: str) -> None:
     cluster.fail_requests(INVALID_RECORD, 0, INVALID_RECORD)
-    messages = [outgoing(number, "a") for number in range(4)]
+    messages = [numbered(number, "a") for number in range(4)]
     [first, second] = sent(cluster, topic, messages, messages)
     assert kinds(first) == ["TargetUnavailable"] * 4
     assert "one of 4 messages is refused, INVALID_RECORD" in str(first[0])
@@ -155,15 +129,14 @@ def test_the_message_for_which_a_batch_is_refused_is_found(cluster: KafkaCluster
 
 def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(cluster: KafkaCluster, topic: str) -> None:
     async def run() -> list[list[str]]:
-        output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
-        waiting = [outgoing(number, "a", b"%20000d" % number) for number in range(16)]
+        waiting = [outgoing(number, "a", body=b"%20000d" % number) for number in range(16)]
         seen = []
         cluster.fail_requests(MSG_SIZE_TOO_LARGE)
-        while waiting:
-            answers = await output.send(topic, waiting, timeout_seconds=SECONDS)
-            seen.append(kinds(answers))
-            waiting = [message for message, answer in zip(waiting, answers, strict=True) if answer is not None]
-        await output.close()
+        async with closing(output_to(cluster)) as output:
+            while waiting:
+                answers = await output.send(topic, waiting, timeout_seconds=SECONDS)
+                seen.append(kinds(answers))
+                waiting = [message for message, answer in zip(waiting, answers, strict=True) if answer is not None]
         return seen
 
     seen = asyncio.run(run())
@@ -188,13 +161,11 @@ def test_a_broker_that_does_not_answer_is_left_at_the_deadline(cluster: KafkaClu
 
 def test_messages_wait_for_a_new_leader(cluster: KafkaCluster, topic: str) -> None:
     async def run() -> list[BuswayError | None]:
-        output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
-        answers = await output.send(topic, keyed(20), timeout_seconds=SECONDS)
-        for partition in range(PARTITIONS):
-            cluster.move_leader(topic, partition, 1 + partition % 3)
-        answers += await output.send(topic, keyed(60)[20:], timeout_seconds=SECONDS)
-        await output.close()
-        return answers
+        async with closing(output_to(cluster)) as output:
+            answers = await output.send(topic, keyed(20), timeout_seconds=SECONDS)
+            for partition in range(PARTITIONS):
+                cluster.move_leader(topic, partition, 1 + partition % 3)
+            return answers + await output.send(topic, keyed(60)[20:], timeout_seconds=SECONDS)
 
     assert asyncio.run(run()) == [None] * 60
     assert by_key(read(cluster, topic)) == {b"k%d" % key: list(range(key, 60, 7)) for key in range(7)}
@@ -202,11 +173,9 @@ def test_messages_wait_for_a_new_leader(cluster: KafkaCluster, topic: str) -> No
 
 def test_calls_at_the_same_time_get_their_own_answers(cluster: KafkaCluster, topic: str) -> None:
     async def run() -> list[list[BuswayError | None]]:
-        output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
         calls = [[outgoing(10 * call + number, f"c{call}") for number in range(10)] for call in range(5)]
-        answers = await asyncio.gather(*(output.send(topic, call, timeout_seconds=SECONDS) for call in calls))
-        await output.close()
-        return answers
+        async with closing(output_to(cluster)) as output:
+            return await asyncio.gather(*(output.send(topic, call, timeout_seconds=SECONDS) for call in calls))
 
     assert asyncio.run(run()) == [[None] * 10] * 5
     assert len(read(cluster, topic)) == 50
@@ -218,7 +187,7 @@ def test_a_batch_for_many_partitions_takes_one_round_trip(cluster: KafkaCluster)
     messages = keyed(400, keys=100)
 
     async def run() -> None:
-        output = KafkaOutput("there", kafka_endpoint(f"kafka://{cluster.servers}"))
+        output = output_to(cluster)
         assert await output.send(topic, messages, timeout_seconds=SECONDS) == [None] * 400
         cluster.forget_requests()
         for broker in (1, 2, 3):
@@ -249,9 +218,7 @@ def test_a_policy_violation_of_event_hubs_is_throttling(
 ) -> None:
     # EH26: Microsoft Learn, "Apache Kafka troubleshooting guide for Event Hubs"
     cluster.fail_requests(POLICY_VIOLATION)
-    [[answer], [again]] = asyncio.run(
-        sending(cluster, topic, [outgoing(1, "k")], [outgoing(1, "k")], is_event_hubs=is_event_hubs)
-    )
+    [[answer], [again]] = sent(cluster, topic, [outgoing(1, "k")], [outgoing(1, "k")], is_event_hubs=is_event_hubs)
     assert isinstance(answer, expected)
     assert getattr(answer, "retry_after", None) == retry_after
     assert again is None
@@ -261,7 +228,7 @@ def test_a_record_that_event_hubs_would_answer_by_closing_the_connection_is_reje
     cluster: KafkaCluster, topic: str
 ) -> None:
     # EH03: azure-event-hubs-for-kafka 255
-    messages = [outgoing(1, "k"), outgoing(2, "large", b"x" * 1_046_528), outgoing(3, "k"), outgoing(4, "k")]
+    messages = [outgoing(1, "k"), outgoing(2, "large", body=b"x" * 1_046_528), outgoing(3, "k"), outgoing(4, "k")]
     [answers] = sent(cluster, topic, messages, is_event_hubs=True)
     assert [None if answer is None else type(answer) for answer in answers] == [None, MessageRejected, None, None]
     assert isinstance(answers[1], MessageRejected)

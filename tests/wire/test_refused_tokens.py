@@ -8,16 +8,11 @@ import pytest
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Right, SharedAccessKey
 from busway_broker.thread import RunningBroker
-from shared.ends.event_hubs.clients import event_hub_client
-from shared.ends.event_hubs.output import EventHubsOutput
 from shared.ends.event_hubs.receiver import EventHub
 from shared.ends.namespace import Namespace
-from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.connection import ServiceBusConnection
-from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError
-from shared.protocols import Outgoing
-from tests.messages import delivered
+from tests.wire.sending import event_hubs, outgoing, sent, service_bus
 
 type Attempt = Callable[[dict[str, str], str], Coroutine[None, None, BuswayError | None]]
 
@@ -25,26 +20,17 @@ _OWNER = SharedAccessKey(name="owner", key="right key")
 _LISTENER = SharedAccessKey(name="owner", key="right key", rights=frozenset((Right.LISTEN,)))
 _SENDER = SharedAccessKey(name="owner", key="right key", rights=frozenset((Right.SEND,)))
 _OPEN = NamespaceConfig(name="n", queues=(QueueConfig(name="e"),), shared_access_keys=(_OWNER,))
-_MESSAGE = Outgoing(delivered(None, message_id="m", body=b"body"), "m", None, None)
 
 # The SDK forgets to close the socket of a connection that was refused.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 async def send_to_queue(settings: dict[str, str], entity: str) -> BuswayError | None:
-    output = ServiceBusOutput("n", lambda: service_bus_client("N", settings))
-    try:
-        return (await output.send(entity, [_MESSAGE], timeout_seconds=20))[0]
-    finally:
-        await output.close()
+    return (await sent(service_bus(settings["N"]), entity, [outgoing("m")]))[0][0]
 
 
 async def send_to_hub(settings: dict[str, str], entity: str) -> BuswayError | None:
-    output = EventHubsOutput("n", lambda hub: event_hub_client("N", settings, hub))
-    try:
-        return (await output.send(entity, [_MESSAGE], timeout_seconds=20))[0]
-    finally:
-        await output.close()
+    return (await sent(event_hubs(settings["N"]), entity, [outgoing("m")]))[0][0]
 
 
 async def receive(settings: dict[str, str], entity: str) -> BuswayError | None:
@@ -73,6 +59,14 @@ async def read_hub(settings: dict[str, str], entity: str) -> BuswayError | None:
     return None
 
 
+def answer_to(attempt: Attempt, config: NamespaceConfig, entity: str, key: str) -> BuswayError | None:
+    if attempt in (send_to_hub, read_hub):
+        config = replace(config, queues=(), hubs=(HubConfig(name="e"),))
+    with RunningBroker([config]) as broker:
+        shared = f"SharedAccessKeyName=owner;SharedAccessKey={key};UseDevelopmentEmulator=true"
+        return asyncio.run(attempt({"N": f"Endpoint=sb://localhost:{broker.port('n')};{shared}"}, entity))
+
+
 _REFUSALS = (
     (_OPEN, "wrong key", "e", "the key is wrong"),
     (_OPEN, "right key", "missing", "not-found"),
@@ -96,12 +90,7 @@ _REFUSALS = (
 def test_each_end_names_why_its_token_is_refused(
     attempt: Attempt, config: NamespaceConfig, key: str, entity: str, words: str
 ) -> None:
-    if attempt in (send_to_hub, read_hub):
-        config = replace(config, queues=(), hubs=(HubConfig(name="e"),))
-    with RunningBroker([config]) as broker:
-        shared = f"SharedAccessKeyName=owner;SharedAccessKey={key or 'any'};UseDevelopmentEmulator=true"
-        settings = {"N": f"Endpoint=sb://localhost:{broker.port('n')};{shared}"}
-        answer = asyncio.run(attempt(settings, entity))
+    answer = answer_to(attempt, config, entity, key or "any")
     assert (answer is not None) == bool(words)
     assert words in str(answer)
     assert "right key" not in str(answer)
@@ -117,11 +106,4 @@ def test_each_end_names_why_its_token_is_refused(
 )
 def test_each_end_names_the_right_that_is_missing(attempt: Attempt, rights: SharedAccessKey, words: str) -> None:
     config = replace(_OPEN, shared_access_keys=(rights,))
-    if attempt is send_to_hub:
-        config = replace(config, queues=(), hubs=(HubConfig(name="e"),))
-    with RunningBroker([config]) as broker:
-        settings = {
-            "N": f"Endpoint=sb://localhost:{broker.port('n')};SharedAccessKeyName=owner;SharedAccessKey=right key;"
-            "UseDevelopmentEmulator=true"
-        }
-        assert words in str(asyncio.run(attempt(settings, "e")))
+    assert words in str(answer_to(attempt, config, "e", "right key"))

@@ -4,7 +4,6 @@ import asyncio
 import datetime as dt
 import socket
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusReceivedMessage
@@ -16,33 +15,7 @@ from shared.clock import ManualClock
 from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefused, TargetUnavailable
-from shared.protocols import Outgoing
-from tests.messages import delivered
-
-SECONDS = 10.0
-
-
-def outgoing(number: int, *, session_id: str | None = None, body: bytes = b"body", **options: Any) -> Outgoing:
-    # A sequence number of None: as a message leaves, with nothing service-assigned.
-    content = delivered(None, message_id=f"m-{number}", session_id=session_id, body=body, **options)
-    return Outgoing(content, f"m-{number}", session_id, None)
-
-
-def opened(connection_string: str) -> ServiceBusOutput:
-    return ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": connection_string}))
-
-
-def answers_of(
-    connection_string: str, entity: str, *batches: list[Outgoing], timeout_seconds: float = SECONDS
-) -> list[list[BuswayError | None]]:
-    async def send() -> list[list[BuswayError | None]]:
-        output = opened(connection_string)
-        try:
-            return [await output.send(entity, batch, timeout_seconds=timeout_seconds) for batch in batches]
-        finally:
-            await output.close()
-
-    return asyncio.run(send())
+from tests.wire.sending import SECONDS, closing, outgoing, service_bus, to_bus
 
 
 def nobody_at(port: int) -> str:
@@ -63,7 +36,7 @@ def test_batches_arrive_in_order_as_they_are(
 ) -> None:
     queue = entity("plain")
     batches = [[outgoing(number) for number in range(start, start + 40)] for start in (0, 40)]
-    assert answers_of(west, queue, *batches) == [[None] * 40] * 2
+    assert to_bus(west, queue, *batches) == [[None] * 40] * 2
     messages = take(queue, 80)
     assert ids(messages) == [f"m-{number}" for number in range(80)]
     assert {b"".join(message.body) for message in messages} == {b"body"}
@@ -76,15 +49,12 @@ def test_a_link_that_ended_while_it_was_idle_is_opened_again_and_counts_as_no_ou
     with RunningBroker([namespace], ManualClock(dt.datetime.now(dt.UTC))) as broker:
 
         async def send() -> None:
-            output = opened(broker.connection_string("n"))
-            try:
+            async with closing(service_bus(broker.connection_string("n"))) as output:
                 assert await output.send("q", [outgoing(0)], timeout_seconds=SECONDS) == [None]
                 for seconds in passed:
                     await asyncio.to_thread(broker.advance, seconds)
                 await asyncio.sleep(0.3)  # a link is looked at when it was quiet for a while
                 assert await output.send("q", [outgoing(1), outgoing(2)], timeout_seconds=SECONDS) == [None, None]
-            finally:
-                await output.close()
 
         asyncio.run(send())
         assert broker.counts("n")["q"].active == 3
@@ -111,7 +81,7 @@ def test_the_text_of_a_forced_detach_says_whether_a_right_is_missing(
     with RunningBroker([namespace]) as broker:
         fault = Fault(effect=Effect.CLOSE_LINK, condition="amqp:link:detach-forced", description=description)
         broker.faults("n").add(fault)
-        ((answer,),) = answers_of(broker.connection_string("n"), "q", [outgoing(0)])
+        ((answer,),) = to_bus(broker.connection_string("n"), "q", [outgoing(0)])
     assert isinstance(answer, error)
 
 
@@ -120,7 +90,7 @@ def test_a_call_of_more_than_the_link_takes_goes_in_several_batches(
 ) -> None:
     queue = entity("plain")
     batch = [outgoing(number, body=b"x" * 50_000) for number in range(12)]
-    assert answers_of(west, queue, batch) == [[None] * 12]
+    assert to_bus(west, queue, batch) == [[None] * 12]
     assert ids(take(queue, 12)) == [f"m-{number}" for number in range(12)]
 
 
@@ -128,7 +98,7 @@ def test_a_message_over_the_limit_is_rejected_alone(
     west: str, entity: Callable[[str], str], take: Callable[..., list[ServiceBusReceivedMessage]]
 ) -> None:
     queue = entity("plain")
-    (answers,) = answers_of(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
+    (answers,) = to_bus(west, queue, [outgoing(0), outgoing(1, body=b"x" * 300_000), outgoing(2)])
     assert [type(answer) for answer in answers] == [type(None), MessageRejected, type(None)]
     assert isinstance(answers[1], MessageRejected)
     assert answers[1].reason == "MessageSizeExceeded"
@@ -141,7 +111,7 @@ def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_th
 ) -> None:
     queue = entity("sessions")
     batch = [outgoing(number, session_id=None if number in (0, 7, 8, 19) else session_id) for number in range(20)]
-    (answers,) = answers_of(west, queue, batch)
+    (answers,) = to_bus(west, queue, batch)
     refused = [number for number, answer in enumerate(answers) if isinstance(answer, MessageRejected)]
     assert refused == [0, 7, 8, 19]
     assert [answer for answer in answers if not isinstance(answer, MessageRejected)] == [None] * 16
@@ -151,7 +121,7 @@ def test_messages_without_a_session_id_are_rejected_alone_and_the_others_keep_th
 
 
 def test_a_missing_entity_is_refused(west: str) -> None:
-    (answers,) = answers_of(west, "nowhere", [outgoing(0), outgoing(1)])
+    (answers,) = to_bus(west, "nowhere", [outgoing(0), outgoing(1)])
     assert [type(answer) for answer in answers] == [TargetRefused] * 2
     assert "west/nowhere" in str(answers[0])
 
@@ -160,7 +130,7 @@ def test_a_target_that_is_not_there_is_unavailable_within_the_time() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    (answers,) = answers_of(nobody_at(port), "q", [outgoing(0), outgoing(1)], timeout_seconds=3)
+    (answers,) = to_bus(nobody_at(port), "q", [outgoing(0), outgoing(1)], seconds=3)
     assert [type(answer) for answer in answers] == [TargetUnavailable] * 2
 
 
@@ -176,7 +146,7 @@ def test_an_output_recovers_after_an_outage_of_the_broker() -> None:
     loop = asyncio.new_event_loop()
     try:
         with RunningBroker([config]) as broker:
-            output = opened(broker.connection_string("alone"))
+            output = service_bus(broker.connection_string("alone"))
             assert loop.run_until_complete(send(output, 0)) == [None]
         (answer,) = loop.run_until_complete(send(output, 1))
         assert isinstance(answer, TargetUnavailable)

@@ -7,11 +7,11 @@ import pytest
 from broker.tests import broker_of_a_module
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.thread import RunningBroker
-from shared.ends.service_bus.clients import service_bus_client
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import TargetUnavailable
 from shared.protocols import Outgoing
 from tests.messages import delivered
+from tests.wire.sending import closing, service_bus
 
 broker = broker_of_a_module.broker
 broker_clock = broker_of_a_module.broker_clock
@@ -101,11 +101,10 @@ def test_a_target_that_stops_reading_is_given_up_at_the_deadline_and_nothing_is_
         async with await asyncio.start_server(relay.connect, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             text = broker.connection_string("west").replace(f":{broker.port('west')}", f":{port}", 1)
-            output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": text}))
             try:
-                await stall(output, relay)
+                async with closing(service_bus(text)) as output:
+                    await stall(output, relay)
             finally:
-                await output.close()
                 relay.resume()
 
     asyncio.run(use())

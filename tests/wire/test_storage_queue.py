@@ -19,6 +19,7 @@ from shared.errors import BuswayError, ConfigError, MessageRejected, TargetRefus
 from shared.message.waiting import DEAD_LETTERS, Waiting
 from shared.protocols import Outgoing
 from tests.azurite import ACCOUNT
+from tests.wire.sending import answers_of, closing
 from tests.wire.storage_texts import NO_QUEUE, SECONDS, account, service, with_another_key
 
 __all__ = ["account", "service"]
@@ -28,17 +29,15 @@ def texts(*contents: str, **times: int) -> list[Outgoing]:
     return [Outgoing(content.encode(), None, None, None, None, **times) for content in contents]
 
 
+def output_to(account: str) -> StorageQueueOutput:
+    return StorageQueueOutput("store", lambda: queue_service("STORE", {"STORE": account}))
+
+
 def sent(
     account: str, messages: Sequence[Outgoing], queue: str = "orders", seconds: float = SECONDS
 ) -> list[BuswayError | None]:
-    async def run() -> list[BuswayError | None]:
-        output = StorageQueueOutput("store", lambda: queue_service("STORE", {"STORE": account}))
-        try:
-            return await output.send(queue, messages, timeout_seconds=seconds)
-        finally:
-            await output.close()
-
-    return asyncio.run(run())
+    [answers] = answers_of(lambda: output_to(account), queue, messages, seconds=seconds)
+    return answers
 
 
 # The output, on Azurite
@@ -177,11 +176,10 @@ class AnsweringService:
         await site.start()
         port = runner.addresses[0][1]
         account = f"{ACCOUNT}QueueEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
-        output = StorageQueueOutput("store", lambda: queue_service("STORE", {"STORE": account}))
         try:
-            yield output
+            async with closing(output_to(account)) as output:
+                yield output
         finally:
-            await output.close()
             await runner.cleanup()
 
 

@@ -12,19 +12,17 @@ from broker.tests import broker_of_a_module
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
-from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import BuswayError, MessageRejected, TargetUnavailable
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.protocols import Outgoing
 from tests.messages import delivered
+from tests.wire.sending import Answers, closing, service_bus
 
 broker = broker_of_a_module.broker
 broker_clock = broker_of_a_module.broker_clock
 running_broker = broker_of_a_module.running_broker
 
-type Answers = list[BuswayError | None]
 type Send = Callable[..., Coroutine[Any, Any, Answers]]
 
 SENDS = frozenset((Operation.SEND,))
@@ -58,21 +56,18 @@ def run[T](broker: RunningBroker, use: Callable[[Send], Awaitable[T]], fault: Fa
     """Return the result of *use*, which is called with a function that sends; the *fault* begins with the link open."""
 
     async def body() -> T:
-        connection_string = broker.connection_string("west")
-        output = ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": connection_string}))
-
         async def send(messages: Sequence[Outgoing], seconds: float = 20) -> Answers:
             queue = "q" if messages[0].session_id is None else "s"
             return await output.send(queue, messages, timeout_seconds=seconds)
 
-        try:
-            assert await send(batch("first")) == [None]
-            if fault is not None:
-                broker.faults("west").add(fault)
-            return await use(send)
-        finally:
-            broker.faults("west").clear()
-            await output.close()
+        async with closing(service_bus(broker.connection_string("west"))) as output:
+            try:
+                assert await send(batch("first")) == [None]
+                if fault is not None:
+                    broker.faults("west").add(fault)
+                return await use(send)
+            finally:
+                broker.faults("west").clear()
 
     return asyncio.run(body())
 

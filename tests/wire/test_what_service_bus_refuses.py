@@ -11,13 +11,9 @@ from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
 from shared.amqp.values import string
-from shared.ends.service_bus.clients import service_bus_client
-from shared.ends.service_bus.output import ServiceBusOutput
-from shared.errors import BuswayError, MessageRejected, TargetRefused, TargetUnavailable
+from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
 from shared.protocols import Outgoing
-from tests.messages import delivered
-
-type Answers = list[BuswayError | None]
+from tests.wire.sending import SECONDS, Answers, closing, outgoing, service_bus, to_bus
 
 _QUEUES = (
     QueueConfig(name="q"),
@@ -27,7 +23,6 @@ _QUEUES = (
     QueueConfig(name="full", max_size=1),
     QueueConfig(name="large", max_message_size=10 << 20),
 )
-_SECONDS = 20.0
 
 # The SDK forgets to close the socket of a connection that broke.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -39,32 +34,8 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-def outgoing(
-    number: int, key: str | None = None, *, body: bytes = b"body", properties: dict[str, str] | None = None
-) -> Outgoing:
-    content = delivered(
-        None,
-        message_id=f"m-{number}",
-        session_id=key,
-        body=body,
-        named={name: string(text) for name, text in (properties or {}).items()},
-    )
-    return Outgoing(content, f"m-{number}", key, None)
-
-
-def opened(broker: RunningBroker) -> ServiceBusOutput:
-    return ServiceBusOutput("west", lambda: service_bus_client("WEST", {"WEST": broker.connection_string("west")}))
-
-
 def send(broker: RunningBroker, queue: str, *calls: Sequence[Outgoing]) -> list[Answers]:
-    async def body() -> list[Answers]:
-        output = opened(broker)
-        try:
-            return [await output.send(queue, call, timeout_seconds=_SECONDS) for call in calls]
-        finally:
-            await output.close()
-
-    return asyncio.run(body())
+    return to_bus(broker.connection_string("west"), queue, *calls)
 
 
 def arrived(broker: RunningBroker, queue: str) -> list[str]:
@@ -102,7 +73,7 @@ def test_messages_without_a_key_go_to_a_partitioned_queue(broker: RunningBroker,
 
 
 def test_a_property_that_is_too_large_is_rejected_alone_and_at_once(broker: RunningBroker) -> None:
-    call = [outgoing(n, properties={"p": "x" * (40_000 if n == 5 else 10)}) for n in range(30)]
+    call = [outgoing(n, named={"p": string("x" * (40_000 if n == 5 else 10))}) for n in range(30)]
     started = time.monotonic()
     (answers,) = send(broker, "q", call)
     assert [type(answer) for answer in answers] == [MessageRejected if n == 5 else type(None) for n in range(30)]
@@ -132,13 +103,12 @@ def test_what_the_service_cannot_process_is_found_and_rejected_while_the_others_
     call = [outgoing(n, body=b"culprit" if n == 13 else b"body") for n in range(40)]
 
     async def body() -> tuple[list[set[int]], Answers]:
-        output = opened(broker)
         rounds: list[set[int]] = []
         waiting: dict[int, Outgoing] = dict(enumerate(call))
         final: Answers = [None] * len(call)
-        try:
+        async with closing(service_bus(broker.connection_string("west"))) as output:
             for _ in range(15):
-                answers = await output.send("q", list(waiting.values()), timeout_seconds=_SECONDS)
+                answers = await output.send("q", list(waiting.values()), timeout_seconds=SECONDS)
                 left = [n for n, answer in zip(waiting, answers, strict=True) if isinstance(answer, TargetUnavailable)]
                 for n, answer in zip(waiting, answers, strict=True):
                     final[n] = answer
@@ -146,8 +116,6 @@ def test_what_the_service_cannot_process_is_found_and_rejected_while_the_others_
                 waiting = {n: call[n] for n in left}
                 if not waiting:
                     break
-        finally:
-            await output.close()
         return rounds, final
 
     rounds, final = asyncio.run(body())
@@ -181,22 +149,19 @@ def test_an_overload_that_follows_partial_success_rejects_nothing(broker: Runnin
         )
 
     async def body() -> list[Answers]:
-        output = opened(broker)
         found: list[Answers] = []
         waiting = [outgoing(n) for n in range(60)]
         faults = broker.faults("west")
-        try:
+        async with closing(service_bus(broker.connection_string("west"))) as output:
             faults.add(overload(1.0))
-            found += [await output.send("q", waiting, timeout_seconds=_SECONDS) for _ in range(2)]
+            found += [await output.send("q", waiting, timeout_seconds=SECONDS) for _ in range(2)]
             faults.clear()
             faults.add(overload(0.5))
-            found.append(await output.send("q", waiting, timeout_seconds=_SECONDS))
+            found.append(await output.send("q", waiting, timeout_seconds=SECONDS))
             waiting = [message for message, answer in zip(waiting, found[-1], strict=True) if answer is not None]
             faults.clear()
             faults.add(overload(1.0))
-            found += [await output.send("q", waiting, timeout_seconds=_SECONDS) for _ in range(20)]
-        finally:
-            await output.close()
+            found += [await output.send("q", waiting, timeout_seconds=SECONDS) for _ in range(20)]
         return found
 
     answers = [answer for found in asyncio.run(body()) for answer in found]
@@ -218,17 +183,12 @@ def test_a_full_queue_ends_the_link_and_takes_messages_again_when_there_is_room(
     call = [outgoing(number, body=b"x" * 60_000) for number in range(32)]
 
     async def body() -> tuple[Answers, Answers]:
-        output = opened(broker)
-        try:
-            calls = [
-                output.send("full", call[start : start + 4], timeout_seconds=_SECONDS) for start in range(0, 32, 4)
-            ]
+        async with closing(service_bus(broker.connection_string("west"))) as output:
+            calls = [output.send("full", call[start : start + 4], timeout_seconds=SECONDS) for start in range(0, 32, 4)]
             first = list(itertools.chain(*await asyncio.gather(*calls)))
             await asyncio.to_thread(broker.inspect, "west", lambda west: west.store("full").messages.clear())
             await asyncio.to_thread(broker.inspect, "west", lambda west: setattr(west.store("full"), "size", 0))
-            return first, await output.send("full", [outgoing(99)], timeout_seconds=_SECONDS)
-        finally:
-            await output.close()
+            return first, await output.send("full", [outgoing(99)], timeout_seconds=SECONDS)
 
     first, last = asyncio.run(body())
     refused = [answer for answer in first if answer is not None]
