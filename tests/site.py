@@ -43,7 +43,7 @@ def until(condition: Callable[[], object], seconds: float = _SECONDS, *, text: C
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not happen within {seconds} s: {text()}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def namespaces(text: str) -> list[NamespaceConfig]:

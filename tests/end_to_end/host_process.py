@@ -126,9 +126,9 @@ class HostProcess:
         """Return what the host has logged."""
         return self._log.read_text()
 
-    def wait_for(self, condition: Callable[[], object], seconds: float = 60) -> None:
-        """Wait until the condition holds; fail with the host's log when it does not."""
+    def wait_for(self, condition: Callable[[], object], seconds: float = 60, every: float = 0.05) -> None:
+        """Wait until the condition holds, looking *every* so often; fail with the host's log when it does not."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"did not happen within {seconds} s; the host's log:\n{self.log()[-3000:]}"
-            time.sleep(0.02)
+            time.sleep(every)

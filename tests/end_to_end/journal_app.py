@@ -108,5 +108,5 @@ class JournalSite(Site):
         def found() -> list[Record]:
             return [record for record in self.records(task, role) if fields.items() <= record.items()]
 
-        self.process.wait_for(lambda: len(found()) >= count)
+        self.process.wait_for(lambda: len(found()) >= count, every=0.3)
         return found()

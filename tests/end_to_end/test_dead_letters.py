@@ -2,10 +2,8 @@
 
 import json
 import re
-import resource
 import signal
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,7 +18,6 @@ from shared.amqp.values import NULL, Value, char, described, long, string, symbo
 from shared.ends.service_bus.management import ManagementConnection
 from shared.resend.places import Place
 from tests.end_to_end.dead_letter_site import DeadLetterSite, ids, many, property_of, site
-from tests.end_to_end.killed_resend import resend_with_kills
 from tests.messages import delivered
 
 pytestmark = pytest.mark.long
@@ -198,22 +195,6 @@ def test_a_message_too_large_for_the_target_stays_and_the_others_go_on(site: Dea
     assert ids(site.dead("large")) == ["m-2"]
 
 
-def test_a_full_disk_ends_the_run_and_a_second_one_continues(site: DeadLetterSite) -> None:
-    """The limit on the size of files cuts a line of the ledger off."""
-    site.bury("orders", many(60))
-    again = ("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
-    try:
-        full = site.run(*again)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (full.exit_code, "cannot be written: File too large" in full.stderr) == (1, True), full.stdout + full.stderr
-    done = site.run(*again)
-    assert (done.exit_code, len(site.dead())) == (0, 0), done.stdout + done.stderr
-    assert sorted(ids(site.there("east/orders"))) == sorted(f"m-{n}" for n in range(60))
-
-
 def test_two_runs_at_once_exclude_each_other_and_a_dead_one_leaves_no_lock(site: DeadLetterSite) -> None:
     site.bury("orders", many(1))
     path = site.folder / ledger_of(Place("west", "west", "WEST", "orders/$DeadLetterQueue"))
@@ -286,8 +267,3 @@ def test_ctrl_c_ends_after_the_step_and_prints_a_summary(site: DeadLetterSite) -
     assert arrived + ids(site.dead()) == [f"m-{n}" for n in range(60)]
     assert site.run("dead", "resend", "west/orders", "--all", "--to", "east/orders", "--yes").exit_code == 0
     assert ids(site.there("east/orders")) == [f"m-{n}" for n in range(60)]
-
-
-def test_a_killed_process_loses_and_doubles_nothing(site: DeadLetterSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    resend_with_kills(site, 200, 1, seed=round(datetime.now(UTC).timestamp()))

@@ -198,23 +198,6 @@ def test_what_a_killed_run_leaves_in_partitions_is_moved_by_the_next(
     assert len(site.there("east/parts/$DeadLetterQueue")) == 8
 
 
-def test_a_partitioned_message_that_may_have_been_sent_is_unclear(
-    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The numbers of one partition do not show what another one had.
-    site.fill("parts", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(ServiceBusOutput, "send", killed)
-        with pytest.raises(Killed):
-            site.evacuate("west/parts")
-    again = site.evacuate("west/parts")
-    assert (again.exit_code, "1 left: unclear" in again.stdout) == (1, True), again.stdout
-    assert site.dead() == []
-    sent = site.evacuate("west/parts", "east", "--unclear", "send")
-    assert sent.exit_code == 0, sent.stdout
-    assert len(site.there("east/parts/$DeadLetterQueue")) == 1
-
-
 def test_what_keeps_a_message_or_an_entity_is_reported_and_the_rest_moves(site: EvacuationSite) -> None:
     for size in (1, 400_000, 1):
         site.send("west/large", ServiceBusMessage(b"x" * size))
@@ -254,23 +237,6 @@ def test_a_deferred_message_stays_if_the_target_could_dead_letter_it(site: Evacu
     assert (done.exit_code, "expected a MaxDeliveryCount of at least 3, got 2" in done.stdout) == (1, True)
     assert site.names("impatient", "west") == ["deferred-0 deferred"]
     assert sorted(site.names("impatient", "east")) == ["active-0 active", "scheduled-0 scheduled"]
-
-
-def test_a_target_that_fills_up_ends_the_run_and_a_second_one_continues(
-    site: EvacuationSite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shared.resend.run._WAITS", (0.01,))
-    site.publish("west/orders", [delivered(None, message_id=f"m-{n}", body=b"x" * 60_000) for n in range(30)])
-    full = site.evacuate("west/orders")
-    assert (full.exit_code, "its quota is exceeded" in full.stderr) == (1, True)
-    arrived = site.names("orders", "east")
-    assert sorted([*arrived, *site.names("orders", "west")]) == sorted(f"m-{n} active" for n in range(30))
-    code = full.exit_code
-    while code:
-        site.empty("east/orders")
-        code = site.evacuate("west/orders").exit_code
-        arrived += site.names("orders", "east")
-    assert arrived == [f"m-{n} active" for n in range(30)]
 
 
 def test_a_namespace_moves_and_each_subscription_gets_only_its_own(site: EvacuationSite) -> None:
@@ -403,7 +369,7 @@ def test_the_verdicts_are_those_of_one_round(site: EvacuationSite) -> None:
 @pytest.fixture
 def nservicebus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EvacuationSite]:
     """Give two namespaces as NServiceBus makes them: queues, each with a subscription that forwards to it."""
-    endpoints = [f"endpoint-{number}" for number in range(30)]
+    endpoints = [f"endpoint-{number}" for number in range(8)]
     queues = [QueueConfig(name=name, max_delivery_count=2**31 - 1) for name in [*endpoints, "error", "audit"]]
     long = parse_filter("[NServiceBus.EnclosedMessageTypes] LIKE '%" + "x" * 970 + "%'")
     subscriptions = [

@@ -128,7 +128,7 @@ def test_a_journal_in_an_event_hub_gets_an_event_for_each_batch(tmp_path: Path) 
                     json.loads(line) for event in events for line in gzip.decompress(event.body or b"").splitlines()
                 ]
 
-            host.wait_for(lambda: len(records()) >= 12)
+            host.wait_for(lambda: len(records()) >= 12, every=0.2)
         assert sorted((record["observer"], record["role"], record["outcome"]) for record in records()) == [
             *[("tap", "source", "seen")] * 3,
             *[("tap", "target", "seen")] * 3,

@@ -77,15 +77,6 @@ def test_a_message_that_one_of_its_targets_lacks_is_sent_there_only(site: Repair
     assert set(events[0].application_properties) == {b"n", b"repl-sequence", b"repl-path", b"repl-enqueue-time"}
 
 
-def test_a_message_that_is_in_one_of_its_targets_is_sent_to_the_other(site: RepairSite) -> None:
-    has_two_targets(site)
-    (missing,) = dead_letter(site, 1)
-    site.send("east/orders", ServiceBusMessage(b"order 0", message_id="o-0", application_properties={"n": 100}))
-    site.missing([missing | {"expected": 2}])
-    assert "to east/events only" in site.repair("--yes").stdout
-    assert [len(site.arrived(queue)) for queue in ("orders", "events")] == [1, 1]
-
-
 def has_two_targets(site: RepairSite) -> None:
     tasks = site.folder / "tasks" / "all.yaml"
     both = "[{connection: east, queue: orders}, {connection: east, queue: events}]"
@@ -152,32 +143,6 @@ def test_a_missing_target_is_reported_within_seconds_and_leaves_no_doubt(site: R
     assert site.records_in_journal(is_repair=True) == [
         (message.sequence_number, what) for message in messages[:3] for what in ("received", "retry")
     ]
-
-
-def test_a_message_in_its_target_is_not_sent(site: RepairSite) -> None:
-    rows = dead_letter(site, 2)
-    site.missing(rows)
-    assert site.repair("--yes").exit_code == 0
-    # Without the ledger, the repair still sees the messages in the target queue.
-    site.ledger.unlink()
-    again = site.repair("--yes")
-    assert (again.exit_code, again.stdout.count("is in east/orders")) == (0, 2)
-    assert len(site.arrived("orders")) == 2
-
-
-def test_an_interrupted_repair_sends_its_last_message_again_and_reports_it(site: RepairSite) -> None:
-    rows = dead_letter(site, 2)
-    site.missing(rows)
-    assert site.repair("--yes").exit_code == 0
-    assert len(site.arrived("orders")) == 2
-    lines = [line for line in site.ledger.read_text().splitlines() if line]
-    assert len(lines) == 1 + 4
-    site.ledger.write_text("\n".join(lines[:4]) + "\n" + lines[4][:20])
-    again = site.repair("--yes")
-    assert again.exit_code == 0
-    assert again.stdout.count("an earlier repair was interrupted or got no answer") == 1
-    assert [each.message_id for each in site.arrived("orders")] == ["o-1"]
-    assert site.repair("--yes").stdout.count("done before") == 2 + 1
 
 
 def found_by_tap(site: RepairSite) -> str:

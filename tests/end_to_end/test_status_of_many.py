@@ -1,7 +1,6 @@
 """`busway status` of a hundred tasks on this machine: status blobs of the real recorder, no hosts."""
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +70,3 @@ def test_a_hundred_tasks_fit_80_columns_and_are_read_in_seconds(site: Site) -> N
     heartbeats = "last heartbeats of 100 routes: 100 ms to 199 ms (orders-of-the-099th-factory-west-to-east"
     assert heartbeats in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
-    tasks = json.loads(site.run("status", "--json").stdout)["tasks"]
-    assert len(tasks) == MANY
-    assert {each["backlog"] for each in tasks} == {0}
-    assert {each["messages"] for task in tasks for each in task["dead_letters"]} == {0}

@@ -29,7 +29,7 @@ from tests.faults.parties import Draft, name_of, read_hub, read_queue, read_sess
 from tests.faults.routes import CARRIER, CONNECTIONS, CONSUMER_GROUP, EAST, REJECTED, Kind, Route, west
 
 _WAIT_SECONDS = 40.0
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.05
 _JOURNAL = re.compile(r"busway\.journal: (\{.*\})$", re.MULTILINE)
 _WITHHELD = ("filtered", "looped", "expired")
 _MINUTE = timedelta(minutes=1)

@@ -1,12 +1,9 @@
 """
-Evacuations that are killed: at every step, and processes at random moments.
+Evacuations that are killed at every step.
 
 It takes minutes: `BUSWAY_SLOW=1 .venv/bin/python -m pytest tests/faults/test_evacuation.py`.
 """
 
-import random
-import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
@@ -80,39 +77,6 @@ def test_a_run_killed_at_any_step_loses_and_doubles_nothing(
             if next(left, None) is not None:
                 break
     assert killed > 10
-
-
-def test_processes_killed_at_random_moments_lose_and_double_nothing(site: EvacuationSite) -> None:
-    chance, total = random.Random(22), 120
-    site.broker.reset()
-    site.fill("sessions", total, sessions=True)
-    command = (
-        "evacuate",
-        "west/sessions",
-        "--to",
-        "east",
-        "--wait",
-        "30",
-        "--rate",
-        "60",
-        "--yes",
-    )
-    for number in range(5):
-        process = site.start(*command, "--unclear", "send" if number % 2 else "leave")
-        before = len(site.names("sessions", "east")) + len(site.there("east/sessions/$DeadLetterQueue"))
-        end = time.monotonic() + 30
-        while process.poll() is None and time.monotonic() < end:
-            now = len(site.names("sessions", "east")) + len(site.there("east/sessions/$DeadLetterQueue"))
-            if now > before + 40:
-                break
-            time.sleep(0.02)
-        time.sleep(chance.uniform(0, 0.3))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    process = site.start(*command, "--unclear", "send")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, out + err
-    assert_all_arrived(site, "sessions", total)
 
 
 def test_a_scheduled_message_that_becomes_active_meanwhile_arrives_once(
