@@ -2,7 +2,7 @@
 Microsoft's storage emulator, in memory, on free ports.
 
 Node.js takes most of a second of processor time to start it, so each process of the tests starts it once, with an
-account for each that asks. What needs a port, a certificate or the emulator's well-known account has its own process.
+account for each that asks. What needs a port or a certificate has its own process.
 """
 
 import atexit
@@ -55,6 +55,11 @@ def running_queues(folder: Path, certificate: Path) -> Iterator[str]:
 def blob_account() -> str:
     """Return the connection string of an account for blobs that nobody else has."""
     return _new_account("Blob")
+
+
+def well_known_account() -> str:
+    """Return the connection string of the emulator's own account, which all tests of a process share."""
+    return f"{ACCOUNT}BlobEndpoint={_shared()['Blob']}/{_WELL_KNOWN};"
 
 
 def queue_account() -> str:

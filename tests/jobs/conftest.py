@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.session import QUICK_START, fit, local_session
+from tests.jobs.night import Night, night_of
 
 # This uses the app: its packages, and syntax that is newer than the Python of Spark 3.5.
 _HAS_APP = sys.version_info >= (3, 12) and find_spec("msgspec") is not None
@@ -31,3 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     fit(session, 0)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def night(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Night:
+    return night_of(spark, tmp_path_factory.mktemp("night"))

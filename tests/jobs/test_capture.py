@@ -16,7 +16,7 @@ from busway_reconcile.read.capture import CAPTURED, Captured, Kept, convert, not
 from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
 from busway_reconcile.storage import StoredFile
-from tests.azurite import running_azurite
+from tests.azurite import blob_account
 from tests.jobs.journals import START, Journals
 
 events = pytest.importorskip("shared.journal.event_hub", reason="needs the packages of the app").events
@@ -122,11 +122,7 @@ def test_content_that_is_not_a_journal_is_reported(content: bytes) -> None:
 
 def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path) -> None:
     made = journals()
-    (tmp_path / "azurite").mkdir()
-    with (
-        running_azurite(tmp_path / "azurite") as address,
-        ContainerClient.from_connection_string(address, "captured") as container,
-    ):
+    with ContainerClient.from_connection_string(blob_account(), "captured") as container:
         container.create_container()
         container.upload_blob(f"all/{WHERE}", avro(sent(made)))
         container.upload_blob("all/torn.avro", b"Obj")

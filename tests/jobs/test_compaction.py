@@ -19,7 +19,7 @@ from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
 from busway_reconcile.settings import Run, Settings, Window
 from busway_reconcile.storage import Storage
-from tests.azurite import running_azurite
+from tests.azurite import well_known_account
 from tests.jobs.journals import START, Journals, planted
 
 DAWN = Window(START, START + timedelta(hours=2))
@@ -183,29 +183,29 @@ def test_the_program_deletes_blobs_that_have_not_changed(
 ) -> None:
     journals, _ = planted(["delivered"] * 10, taps=False, hours=2)
     paths = journals.write(tmp_path / "written")
-    with running_azurite(tmp_path) as storage:
-        monkeypatch.setenv("BUSWAY_JOURNAL_STORAGE", storage)
-        client = ContainerClient.from_connection_string(storage, "journal")
-        client.create_container()
-        names = [str(path.relative_to(tmp_path / "written")) for path in paths]
-        for name, path in zip(names, paths, strict=True):
-            client.upload_blob(name, path.read_bytes())
-        stage(client, "", tmp_path / "journal")
-        compact(spark, tmp_path)
-        arguments = [*options(tmp_path, "--staging", str(tmp_path / "journal"))]
-        arguments[1] = client.url
-        assert delete_raw.main(arguments) == 0
-        assert sorted(client.list_blob_names()) == sorted(names)
-        get = BlobClient.get_blob_properties
+    storage = well_known_account()
+    monkeypatch.setenv("BUSWAY_JOURNAL_STORAGE", storage)
+    client = ContainerClient.from_connection_string(storage, "compacted-journal")
+    client.create_container()
+    names = [str(path.relative_to(tmp_path / "written")) for path in paths]
+    for name, path in zip(names, paths, strict=True):
+        client.upload_blob(name, path.read_bytes())
+    stage(client, "", tmp_path / "journal")
+    compact(spark, tmp_path)
+    arguments = [*options(tmp_path, "--staging", str(tmp_path / "journal"))]
+    arguments[1] = client.url
+    assert delete_raw.main(arguments) == 0
+    assert sorted(client.list_blob_names()) == sorted(names)
+    get = BlobClient.get_blob_properties
 
-        def grown(self: BlobClient) -> Any:
-            found = get(self)
-            if self.blob_name == names[0]:
-                client.upload_blob(names[0], b"another content", overwrite=True)
-            return found
+    def grown(self: BlobClient) -> Any:
+        found = get(self)
+        if self.blob_name == names[0]:
+            client.upload_blob(names[0], b"another content", overwrite=True)
+        return found
 
-        monkeypatch.setattr(BlobClient, "get_blob_properties", grown)
-        assert delete_raw.main([*arguments, "--yes"]) == 0
-        assert "1 files stay" in capsys.readouterr().out
-        assert list(client.list_blob_names()) == [names[0]]
-        client.close()
+    monkeypatch.setattr(BlobClient, "get_blob_properties", grown)
+    assert delete_raw.main([*arguments, "--yes"]) == 0
+    assert "1 files stay" in capsys.readouterr().out
+    assert list(client.list_blob_names()) == [names[0]]
+    client.close()

@@ -15,7 +15,7 @@ from busway_reconcile.journal.address import WrongJournal, address_of
 from busway_reconcile.lease import LeaseLost, leased
 from busway_reconcile.read.staging import container, stage
 from busway_reconcile.summary import Summary
-from tests.azurite import running_azurite
+from tests.azurite import well_known_account
 from tests.jobs.journals import Journals
 
 Containers = tuple[ContainerClient, ContainerClient]
@@ -28,14 +28,9 @@ A_FILE = "task=t/date=2026-11-18/hour=00/role=source/a"
 RUNS = ("2026-11-18T00--2026-11-19T00", "2026-11-19T00--2026-11-20T00")
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_azurite(tmp_path_factory.mktemp("azurite")) as address:
-        yield address
-
-
 @pytest.fixture
-def containers(storage: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Containers]:
+def containers(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Containers]:
+    storage = well_known_account()
     monkeypatch.setenv("BUSWAY_JOURNAL_STORAGE", storage)
     made = [
         ContainerClient.from_connection_string(storage, f"{name}-{abs(hash(request.node.name))}")
