@@ -115,12 +115,8 @@ def _kill_at_target(line: Line) -> None:
     line.wait_until_struck(line.target)
     host.kill()
     line.target.clear()
-    line.expect_repeats(line.sent_but_unsettled())
     # The batch that was being published may be published again.
-    line.expect_repeats({copy.name for copy in line.accepted})
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host(*(copy.name for copy in line.accepted))
 
 
 def _webhook_gone(line: Line) -> None:

@@ -37,10 +37,7 @@ def kill_at(line: Line, site: str, fault: Fault, *, size: int = 100) -> None:
     line.wait_until_struck(faults)
     host.kill()
     faults.clear()
-    line.expect_repeats(line.sent_but_unsettled())
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host()
 
 
 def kill_mid_batch(line: Line) -> None:
@@ -55,10 +52,7 @@ def kill_mid_batch(line: Line) -> None:
     line.target.clear()
     sent = set(line.names_at_target())
     assert 0 < len(sent) < 30, f"{len(sent)} messages of the batch were sent, expected some but not all"
-    line.expect_repeats(line.sent_but_unsettled())
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host()
 
 
 def _many_sessions(line: Line) -> None:
@@ -69,10 +63,7 @@ def _many_sessions(line: Line) -> None:
     line.wait_until(line.names_at_target, "at work")
     host.kill()
     line.target.clear()
-    line.expect_repeats(line.sent_but_unsettled())
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host()
 
 
 # What only a process has: SIGKILL before a send, and in the middle of a batch. The simulation kills at every request,

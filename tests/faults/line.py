@@ -127,6 +127,14 @@ class Line:
         if self.route.has_carrier:
             self.target.expire_locks(CARRIER)
 
+    def go_on_with_another_host(self, *more: str) -> None:
+        """Let another host finish what one that is gone has left; what that one has sent and *more* may be repeated."""
+        self.expect_repeats(self.sent_but_unsettled())
+        self.expect_repeats(more)
+        self.end_locks()
+        self.host()
+        self.wait_until_drained()
+
     # Waiting
 
     def wait_until(self, condition: Callable[[], object], what: str, seconds: float = _WAIT_SECONDS) -> None:

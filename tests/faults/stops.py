@@ -37,10 +37,7 @@ def scale_in(line: Line) -> None:
     line.wait_until_struck(line.target)
     assert host.stop(_STOP_SECONDS) == 0, "the host did not stop"
     line.target.clear()
-    line.expect_repeats(line.sent_but_unsettled())
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host()
 
 
 def _scale_in_under_load(line: Line) -> None:
@@ -56,10 +53,7 @@ def _scale_in_under_load(line: Line) -> None:
     assert during > 4, f"{during} messages were sent during the grace"
     assert line.remaining(), "the backlog did not outlast the grace"
     line.target.clear()
-    line.expect_repeats(line.sent_but_unsettled())
-    line.end_locks()
-    line.host()
-    line.wait_until_drained()
+    line.go_on_with_another_host()
 
 
 def _time_out(line: Line) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from shared.ends.event_hubs.clients import event_hub_client
 from shared.ends.event_hubs.output import EventHubsOutput
@@ -32,12 +32,16 @@ def event_hubs(connection_string: str) -> EventHubsOutput:
     return EventHubsOutput("west", lambda hub: event_hub_client("WEST", {"WEST": connection_string}, hub))
 
 
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
 @asynccontextmanager
-async def closing[T: Output](output: T) -> AsyncIterator[T]:
+async def closing[T: Closable](opened: T) -> AsyncIterator[T]:
     try:
-        yield output
+        yield opened
     finally:
-        await output.close()
+        await opened.close()
 
 
 async def sent(output: Output, entity: str, *batches: Sequence[Outgoing], seconds: float = SECONDS) -> list[Answers]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from shared.ends.service_bus.clients import client_of
 from shared.ends.service_bus.site import MOST_PEEKED, ServiceBusSite
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.waiting import DEAD_LETTERS, TopicDeadLetters, Waiting
+from tests.wire.sending import closing
 
 KEYS = (SharedAccessKey(name="sender", key="c2VuZA==", rights=frozenset((Right.SEND,))),)
 WEST = NamespaceConfig(
@@ -75,17 +77,25 @@ def _receive(receive: Callable[..., list[ServiceBusReceivedMessage]], count: int
     return found
 
 
+def site_at(
+    address: str, administration: Any = None, *, name: str = "west", most: int | None = None
+) -> AbstractAsyncContextManager[ServiceBusSite]:
+    """Open a site with or without its *administration*."""
+    return closing(ServiceBusSite(name, lambda: client_of(Namespace(name, address)), administration, most_peeked=most))
+
+
+def administration_of(admin: RunningAdmin, name: str) -> Callable[[], ServiceBusAdministrationClient]:
+    return lambda: ServiceBusAdministrationClient.from_connection_string(
+        admin.connection_string(name), connection_verify=str(admin.authority)
+    )
+
+
 def look(
-    broker: RunningBroker, *entities: str, name: str = "west", most: int | None = None
+    broker: RunningBroker, *entities: str, name: str = "west", most: int | None = None, administration: Any = None
 ) -> list[Waiting | Exception]:
     async def run() -> list[Waiting | Exception]:
-        site = ServiceBusSite(
-            name, lambda: client_of(Namespace(name, broker.connection_string(name))), most_peeked=most
-        )
-        try:
+        async with site_at(broker.connection_string(name), administration, name=name, most=most) as site:
             found = await asyncio.gather(*map(site.waiting, entities), return_exceptions=True)
-        finally:
-            await site.close()
         return [each if isinstance(each, Exception | Waiting) else AssertionError(each) for each in found]
 
     return asyncio.run(run())
@@ -137,22 +147,13 @@ def test_two_looks_at_one_entity_at_the_same_time_do_not_disturb_each_other(brok
 def test_the_administration_api_counts_any_number_and_the_subscriptions_of_a_topic(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
+    async def run() -> list[object]:
+        async with site_at(broker.connection_string("west"), administration_of(admin, "west")) as site:
+            many = await site.waiting("many")
+            assert many.oldest is not None
+            return [many.messages, many.is_minimum, await site.topic_dead_letters("events"), site.without_counts]
+
     with RunningAdmin(broker, tmp_path) as admin:
-
-        def administration() -> ServiceBusAdministrationClient:
-            text = admin.connection_string("west")
-            return ServiceBusAdministrationClient.from_connection_string(text, connection_verify=str(admin.authority))
-
-        async def run() -> list[object]:
-            string = broker.connection_string("west")
-            site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), administration)
-            try:
-                many = await site.waiting("many")
-                assert many.oldest is not None
-                return [many.messages, many.is_minimum, await site.topic_dead_letters("events"), site.without_counts]
-            finally:
-                await site.close()
-
         assert asyncio.run(run()) == [MOST_PEEKED + 100, False, TopicDeadLetters({"a": 2, "b": 2}), None]
 
 
@@ -171,61 +172,39 @@ class Lagging:
 
 
 def test_a_negative_count_of_a_subscription_is_none(broker: RunningBroker) -> None:
-    opened: Any = Lagging
-    site = ServiceBusSite("west", lambda: client_of(Namespace("west", broker.connection_string("west"))), opened)
-    assert asyncio.run(site.topic_dead_letters("events")) == TopicDeadLetters({"a": 0, "b": 1, "c": 0})
+    async def run() -> object:
+        async with site_at(broker.connection_string("west"), Lagging) as site:
+            return await site.topic_dead_letters("events")
+
+    assert asyncio.run(run()) == TopicDeadLetters({"a": 0, "b": 1, "c": 0})
 
 
-@pytest.mark.parametrize(("entity", "expected"), [("plain", 5), (f"plain{DEAD_LETTERS}", 1), ("nothing", 0)])
-def test_a_negative_count_is_not_believed_and_the_messages_are_peeked(
-    broker: RunningBroker, entity: str, expected: int
-) -> None:
-    async def run() -> Waiting:
-        string = broker.connection_string("west")
-        opened: Any = Lagging
-        site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), opened)
-        try:
-            return await site.waiting(entity)
-        finally:
-            await site.close()
-
-    assert asyncio.run(run()).messages == expected
+def test_a_negative_count_is_not_believed_and_the_messages_are_peeked(broker: RunningBroker) -> None:
+    found = look(broker, "plain", f"plain{DEAD_LETTERS}", "nothing", administration=Lagging)
+    assert [each.messages for each in found if isinstance(each, Waiting)] == [5, 1, 0]
 
 
 def test_without_the_right_to_manage_messages_are_peeked(broker: RunningBroker, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with site_at(broker.connection_string("west"), administration_of(admin, "locked")) as site:
+            assert (await site.waiting("sessions")).messages == 5
+            with pytest.raises(TargetRefused, match=r"it needs the right to manage$"):
+                await site.topic_dead_letters("events")
+            assert site.without_counts == "it needs the right to manage"
+
     with RunningAdmin(broker, tmp_path) as admin:
-
-        def administration() -> ServiceBusAdministrationClient:
-            text = admin.connection_string("locked")
-            return ServiceBusAdministrationClient.from_connection_string(text, connection_verify=str(admin.authority))
-
-        async def run() -> tuple[Waiting, str | None, str]:
-            string = broker.connection_string("west")
-            site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), administration)
-            try:
-                found = await site.waiting("sessions")
-                with pytest.raises(TargetRefused) as error:
-                    await site.topic_dead_letters("events")
-                return found, site.without_counts, str(error.value)
-            finally:
-                await site.close()
-
-        found, reason, refused = asyncio.run(run())
-    assert found.messages == 5
-    assert reason == "it needs the right to manage"
-    assert refused.endswith(reason)
+        asyncio.run(run())
 
 
 def test_the_partitions_of_a_hub_report_their_ends(broker: RunningBroker) -> None:
+    namespace = Namespace("hubs", broker.connection_string("hubs"))
+
     async def run() -> None:
-        hubs = HubSite("hubs", lambda hub: producer_of(Namespace("hubs", broker.connection_string("hubs")), hub))
-        try:
+        async with closing(HubSite("hubs", lambda hub: producer_of(namespace, hub))) as hubs:
             found = await hubs.partitions("telemetry")
             assert {name: (end.is_empty, end.last) for name, end in found.items()} == {"0": (True, -1), "1": (True, -1)}
             with pytest.raises(TargetRefused, match="hubs/nowhere: it does not exist"):
                 await hubs.partitions("nowhere")
-        finally:
-            await hubs.close()
 
     asyncio.run(run())
 
@@ -233,12 +212,9 @@ def test_the_partitions_of_a_hub_report_their_ends(broker: RunningBroker) -> Non
 def test_a_namespace_that_does_not_answer_is_unavailable() -> None:
     async def run() -> None:
         string = "Endpoint=sb://localhost:9;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
-        site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)))
-        try:
+        async with site_at(string) as site:
             with pytest.raises(TargetUnavailable, match="west/plain: does not answer"):
                 await site.waiting("plain")
-        finally:
-            await site.close()
 
     asyncio.run(run())
 
@@ -264,10 +240,8 @@ def test_a_setting_names_the_administration_of_an_emulator(broker: RunningBroker
 async def administered(string: str, address: str) -> tuple[object, str | None]:
     """Return the dead letters of a topic, or the error, and why they cannot be counted."""
     opener = administration_opener("WEST", {"WEST": string, "WEST__administration": address})
-    site = ServiceBusSite("west", lambda: client_of(Namespace("west", string)), opener)
-    try:
-        return await site.topic_dead_letters("events"), site.without_counts
-    except TargetRefused as error:
-        return error, site.without_counts
-    finally:
-        await site.close()
+    async with site_at(string, opener) as site:
+        try:
+            return await site.topic_dead_letters("events"), site.without_counts
+        except TargetRefused as error:
+            return error, site.without_counts

@@ -12,6 +12,7 @@ from shared.stores.container import ContainerDocuments
 from shared.stores.documents import Changed, Document, Documents
 from shared.stores.settings import open_documents, store_problem
 from shared.stores.storage_account import open_container
+from tests.wire.sending import closing
 
 type OpenDocuments = Callable[[], Documents]
 
@@ -77,11 +78,9 @@ def test_one_of_many_concurrent_writers_succeeds(opening: OpenDocuments) -> None
 
 def test_an_unavailable_account_and_a_refusing_one_are_distinguished(storage: str) -> None:
     async def asked(text: str) -> None:
-        documents = ContainerDocuments(open_container("STATE", {"STATE": text}, "states", errors_name="document "))
-        try:
+        container = open_container("STATE", {"STATE": text}, "states", errors_name="document ")
+        async with closing(ContainerDocuments(container)) as documents:
             await documents.read("a")
-        finally:
-            await documents.close()
 
     with pytest.raises(TargetUnavailable, match=r"document a: .* cannot be reached, ServiceRequestError"):
         asyncio.run(

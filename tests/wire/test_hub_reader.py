@@ -25,6 +25,7 @@ from shared.line.shutdown import Shutdown
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.stores.host_checkpoints import CONTAINER, HostCheckpoints
+from tests.wire.sending import closing
 
 SECONDS = 30
 
@@ -83,10 +84,8 @@ class Site:
 def run(broker: RunningBroker, storage: str, scenario: Callable[[Site], Coroutine[Any, Any, None]]) -> None:
     async def within() -> None:
         site = Site(broker, storage)
-        try:
+        async with closing(site.checkpoints):
             await scenario(site)
-        finally:
-            await site.checkpoints.close()
 
     asyncio.run(within())
 

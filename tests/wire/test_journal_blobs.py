@@ -5,6 +5,7 @@ import gzip
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from shared.journal.record import Role
 from shared.journal.sink import Stream
 from shared.stores.container import BlobContainer
 from shared.stores.storage_account import open_container
+from tests.wire.sending import closing
 
 type Step = Callable[[], Awaitable[object]]
 
@@ -351,11 +353,9 @@ def test_an_account_that_cannot_be_reached_is_unavailable_at_once() -> None:
     )
 
     async def append() -> None:
-        sink = BlobSink(lambda: open_container("JOURNAL", {"JOURNAL": away}, "journal", errors_name="journal "), "vm")
-        try:
+        opened = partial(open_container, "JOURNAL", {"JOURNAL": away}, "journal", errors_name="journal ")
+        async with closing(BlobSink(opened, "vm")) as sink:
             await sink.append(STREAM, member("a"))
-        finally:
-            await sink.close()
 
     with pytest.raises(TargetUnavailable, match=r"journal task=copy/.*: the storage account cannot be reached, "):
         asyncio.run(append())

@@ -3,13 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
-from azure.keyvault.secrets.aio import SecretClient
 
-from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS, VaultSecrets
+from shared.access.key_vault import REFRESH_SECONDS, SHORTEST_REFRESH_SECONDS
 from shared.clock import ManualClock
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.message.message import Message
@@ -19,7 +17,7 @@ from tests.fakes import task_facts
 from tests.keys import jwks, made
 from tests.messages import message
 from tests.vault import Vault
-from tests.wire.vault_secrets import vault
+from tests.wire.vault_secrets import secrets_of, vault
 
 __all__ = ["vault"]
 
@@ -35,19 +33,14 @@ def play(vault: Vault, scene: Scene) -> Any:
     clock = ManualClock(datetime(2030, 1, 1, tzinfo=UTC))
 
     async def played() -> Any:
-        connect = partial(SecretClient, retry_total=0, connection_verify=vault.authority)
-        secrets = VaultSecrets(vault.url, clock, connect)
-        facts = task_facts()._replace(secrets=secrets, clock=clock)
-
         async def edited(verb: str, *messages: Message) -> Sequence[Any]:
+            facts = task_facts()._replace(secrets=secrets, clock=clock)
             editor = STEPS[verb].model_validate({verb: {"key": "orders"}}).editor(facts)
             assert isinstance(editor, BatchEditor)
             return await editor.edit_batch(messages, timeout_seconds=30)
 
-        try:
+        async with secrets_of(vault, clock) as secrets:
             return await scene(edited, clock)
-        finally:
-            await secrets.close()
 
     return asyncio.run(played())
 

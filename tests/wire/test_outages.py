@@ -10,9 +10,7 @@ from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
 from shared.errors import LockLost, MessageRejected, TargetRefused, TargetUnavailable
-from shared.message.arrival import Origin
 from shared.message.message import Message
-from shared.protocols import Outcome
 from tests.messages import delivered
 from tests.wire.line import WireLine, clock_now, identity, namespaces
 
@@ -137,7 +135,7 @@ def test_a_lost_lock_is_noticed_and_nothing_sent_twice(broker: RunningBroker, cl
     assert ids == ["m-0", "m-1", "m-2"]
 
 
-# Messages at fault, without `rejects`
+# Messages at fault, without `rejects`; `test_bad_input` has what is in the dead-letter queue
 
 
 class Refusing:
@@ -154,27 +152,6 @@ class Refusing:
         if message_id in self._ids:
             raise MessageRejected("Poison", f"{message_id!s} is poison")
         return [message]
-
-
-@pytest.mark.parametrize("queue", ["plain", "sessions"])
-def test_only_the_message_at_fault_goes_to_the_dead_letter_queue_of_the_source(
-    broker: RunningBroker, clock: ManualClock, queue: str
-) -> None:
-    publish(broker, queue, 12)
-    line = WireLine(broker, clock, queue=queue, has_rejects=False, editors=[Refusing("m-4", "m-5")])
-    line.run(line.is_drained)
-    assert line.failures == []
-    assert sorted(line.ids()) == sorted(f"m-{number}" for number in range(12) if number not in {4, 5})
-    assert {identity(message) for message in line.dead()} == {"m-4", "m-5"}
-    for message in line.dead():
-        properties = dict(Message.received(message.encode(), Origin("", "")).application_properties())
-        assert properties["DeadLetterReason"].payload == "Poison"
-        assert (
-            properties["DeadLetterErrorDescription"].payload == f"copy, edited: refusing: {identity(message)} is poison"
-        )
-    outcomes = {record.message_id or record.arrival.sequence_number: record for record in line.journal.records}
-    rejected = [record for record in outcomes.values() if record.outcome is Outcome.REJECTED]
-    assert {record.target for record in rejected} == {f"west/{queue}/$DeadLetterQueue"}
 
 
 @pytest.mark.parametrize("queue", ["plain", "sessions"])

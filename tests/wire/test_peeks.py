@@ -26,6 +26,7 @@ from shared.message.waiting import Waiting
 from shared.resend.peek import keys_in
 from shared.resend.places import Place
 from tests.messages import delivered
+from tests.wire.sending import closing
 
 PLAIN, PARTS = QueueConfig(name="plain"), QueueConfig(name="parts", enable_partitioning=True)
 MANAGE = frozenset((Operation.MANAGE,))
@@ -88,11 +89,8 @@ def test_the_watch_on_losses_sees_what_the_source_and_its_dead_letters_hold(
 
 
 async def waiting(broker: RunningBroker, queue: str) -> Waiting:
-    site = site_of(broker)
-    try:
+    async with closing(site_of(broker)) as site:
         return await site.waiting(queue)
-    finally:
-        await site.close()
 
 
 def site_of(broker: RunningBroker) -> ServiceBusSite:
@@ -125,14 +123,11 @@ def test_a_connection_that_stays_open_follows_an_entity_that_is_created_again(
     fill(broker, "plain", 5)
 
     async def look() -> list[int]:
-        site = site_of(broker)
-        try:
+        async with closing(site_of(broker)) as site:
             before = await site.waiting("plain")
             await asyncio.to_thread(broker.inspect, "n", create_again)
             await asyncio.sleep(0.3)
             return [before.messages, (await site.waiting("plain")).messages]
-        finally:
-            await site.close()
 
     assert asyncio.run(look()) == [5, 0]
 

@@ -23,6 +23,7 @@ from shared.protocols import Outgoing
 from shared.tasks.files import Configuration, load
 from tests.messages import delivered
 from tests.vault import Vault
+from tests.wire.sending import closing
 from tests.wire.vault_secrets import HIDDEN, _no_secret_is_logged, a_clock, secrets_of, vault
 
 __all__ = ["_no_secret_is_logged", "vault"]
@@ -56,16 +57,9 @@ def arrived(broker: RunningBroker) -> int:
 @contextlib.asynccontextmanager
 async def renewed(vault: Vault, clock: ManualClock, kind: str = "service-bus") -> AsyncIterator[RenewedOutput]:
     async with secrets_of(vault, clock) as secrets:
-        output = RenewedOutput(
-            "east",
-            "east-key",
-            secrets,
-            partial(output_with_secret, registry.kind(kind), OutputPlace("east", "east-key", {})),
-        )
-        try:
+        opened = partial(output_with_secret, registry.kind(kind), OutputPlace("east", "east-key", {}))
+        async with closing(RenewedOutput("east", "east-key", secrets, opened)) as output:
             yield output
-        finally:
-            await output.close()
 
 
 async def answer_to(output: RenewedOutput, number: int, entity: str = "copies") -> BuswayError | None:

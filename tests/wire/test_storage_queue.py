@@ -107,15 +107,12 @@ def test_a_message_that_is_too_large_or_no_text_is_rejected_alone(account: str, 
 
 def test_what_waits_is_counted_and_the_poison_queue_too(account: str, service: QueueServiceClient) -> None:
     async def look() -> list[Waiting]:
-        site = StorageQueueSite("store", queue_service("STORE", {"STORE": account}))
-        try:
+        async with closing(StorageQueueSite("store", queue_service("STORE", {"STORE": account}))) as site:
             found = [await site.waiting("orders"), await site.waiting("orders" + DEAD_LETTERS)]
             with pytest.raises(TargetRefused) as missing:
                 await site.waiting("other")
             assert str(missing.value) == f"store/other: cannot count messages: {NO_QUEUE}"
             return found
-        finally:
-            await site.close()
 
     service.get_queue_client("orders").send_message("a")
     waiting, poison = asyncio.run(look())

@@ -15,6 +15,7 @@ from shared.errors import ConfigError
 from shared.protocols import Outgoing
 from shared.resend.letters import Letter
 from tests.messages import delivered
+from tests.wire.sending import closing
 
 
 @pytest.mark.parametrize("form", ["text", "amqp"])
@@ -47,11 +48,8 @@ def test_new_records_are_seen_with_id_mark_and_session(form: HeaderForm) -> None
 
 def test_a_topic_that_is_missing_cannot_be_watched() -> None:
     async def run(cluster: KafkaCluster) -> None:
-        watch = TopicWatch("stream", "STREAM", "none", {"STREAM": f"kafka://{cluster.servers}"})
-        try:
+        async with closing(TopicWatch("stream", "STREAM", "none", {"STREAM": f"kafka://{cluster.servers}"})) as watch:
             await watch.start()
-        finally:
-            await watch.close()
 
     with KafkaCluster() as cluster, pytest.raises(ConfigError, match="stream/none: cannot be read"):
         asyncio.run(run(cluster))

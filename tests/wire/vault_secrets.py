@@ -1,8 +1,8 @@
 """Secrets of a vault that a test runs."""
 
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from azure.keyvault.secrets.aio import SecretClient
 from shared.access.key_vault import VaultSecrets
 from shared.clock import ManualClock
 from tests.vault import Vault
+from tests.wire.sending import closing
 
 HIDDEN = "never-to-be-seen-4711"
 
@@ -32,14 +33,10 @@ def _no_secret_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert HIDDEN not in caplog.text
 
 
-@contextlib.asynccontextmanager
-async def secrets_of(vault: Vault, clock: ManualClock | None = None) -> AsyncIterator[VaultSecrets]:
+def secrets_of(vault: Vault, clock: ManualClock | None = None) -> AbstractAsyncContextManager[VaultSecrets]:
     # The certificate that the environment names is the whole process's, and read once.
-    opened = VaultSecrets(vault.url, clock, partial(SecretClient, retry_total=0, connection_verify=vault.authority))
-    try:
-        yield opened
-    finally:
-        await opened.close()
+    connect = partial(SecretClient, retry_total=0, connection_verify=vault.authority)
+    return closing(VaultSecrets(vault.url, clock, connect))
 
 
 def a_clock() -> ManualClock:
