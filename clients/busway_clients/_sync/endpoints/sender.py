@@ -3,18 +3,14 @@
 
 import uuid
 from collections.abc import Iterable
-from functools import partial
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients._sync.endpoints.link import LOGGER, FollowingClient, Link, Stuck
+from busway_clients._sync.endpoints.link import LOGGER, FollowingClient, Link
 from busway_clients._sync.sender_link import GRACE_SECONDS
-from busway_clients.concurrency.threads import answer_of
-from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.switching import Step
 from busway_clients.senders.delivery import TIMEOUT
-from busway_clients.senders.error_kinds import describe, is_unavailable
+from busway_clients.senders.error_kinds import describe
 
 Sendable = (
     ServiceBusMessage
@@ -48,27 +44,19 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
         with self._turn:
-            link = self._follow(answer_of(self._watch.endpoints()))
+            link = self._current_link()
             size, seconds = max_size_in_bytes, self._open_seconds
             batch: ServiceBusMessageBatch = self._call(link, "create_message_batch", size, seconds=seconds)
             return batch
 
     def _send(self, message: Sendable, timeout: float | None) -> None:
         """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
-        link = self._follow(answer_of(self._watch.endpoints()))
+        link = self._current_link()
         try:
             self._send_on(link, message, timeout)
-        except Exception as error:
-            if not is_unavailable(error):
-                raise
-            if isinstance(error, Stuck):
-                self._let_go()
-            wanted = answer_of(self._watch.consult())
-            if wanted[0].namespace == link.endpoint.namespace:
-                raise
-            other = self._follow(wanted, beside=False)
-            if other is link:
-                raise
+        except Exception as error:  # noqa: BLE001 - raised again unless another namespace may help
+            other = self._follow_after(error, link)
+            assert other is not None  # noqa: S101 - as below
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
             self._send_on(other, message, timeout)
 
@@ -76,17 +64,10 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
         seconds = (TIMEOUT if timeout is None else timeout) + GRACE_SECONDS
         self._call(link, "send_messages", message, seconds=seconds, timeout=timeout)
 
-    def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
-        link = self._first(wanted, partial(self._follow_known, beside=beside), is_unavailable)
+    def _current_link(self) -> Link:
+        link = self._follow(beside=True)
         assert link is not None  # noqa: S101 - a sender has nothing to settle before it moves
         return link
-
-    def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
-        link = self._link
-        if link is not None and self._switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
-            self._opener.abandon()
-            return link
-        return self._move(wanted, beside=beside)
 
 
 def _with_ids(message: Sendable) -> Sendable:

@@ -1,22 +1,24 @@
-"""The link of a client that follows a watch to another namespace, and the links that it opens beside it."""
+"""Clients that follow a watch to another namespace: their link, its messages, and the links that open beside it."""
 
 import logging
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from azure.servicebus.exceptions import OperationTimeoutError
+from azure.servicebus.exceptions import OperationTimeoutError, SessionLockLostError
 
 from busway_clients.aio.closing import Closing
 from busway_clients.aio.endpoints.watch import Watched
-from busway_clients.concurrency.tasks import Event, Lock, SideTask, answer_of
+from busway_clients.concurrency.tasks import Event, Lock, SideTask, answer_of, is_set_within
 from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.switching import HandedOut, Switching
-from busway_clients.senders.error_kinds import describe
+from busway_clients.senders.error_kinds import describe, is_unavailable
 
 LOGGER = logging.getLogger("busway_clients.endpoints")
 
@@ -27,8 +29,48 @@ BESIDE_SECONDS = 1.0
 """How long a caller with a working link waits for the next one before it continues with its own."""
 CLOSE_SECONDS = 2.0
 
-Opened = TypeVar("Opened")
 Sdk = TypeVar("Sdk", ServiceBusSender, ServiceBusReceiver)
+
+
+class HandedOut:
+    """The messages of one link that the application has received; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._messages: dict[int, ServiceBusReceivedMessage] = {}
+        self._settling_failed: set[int] = set()
+        self._lock = threading.Lock()
+
+    def __contains__(self, message: ServiceBusReceivedMessage) -> bool:
+        return self._messages.get(id(message)) is message
+
+    def add(self, messages: Iterable[ServiceBusReceivedMessage]) -> None:
+        """Add the messages that must be settled, and forget earlier ones whose lock has expired."""
+        now = datetime.now(UTC)
+        with self._lock:
+            for key, message in [*self._messages.items()]:
+                if message.locked_until_utc and message.locked_until_utc < now:
+                    self._forget(key)
+            self._messages |= {id(message): message for message in messages if message.lock_token is not None}
+
+    def note_settled(self, message: ServiceBusReceivedMessage) -> None:
+        """Forget a message that is settled."""
+        with self._lock:
+            self._forget(id(message))
+
+    def note_failure(self, message: ServiceBusReceivedMessage) -> None:
+        """Stop waiting for a message that could not be settled; the application may still try again."""
+        self._settling_failed.add(id(message))
+
+    def unsettled(self, session_until: datetime | None) -> int:
+        """Return how many messages are unsettled and still locked; *session_until* is when their session lock ends."""
+        now = datetime.now(UTC)
+        with self._lock:
+            until = {key: message.locked_until_utc or session_until for key, message in self._messages.items()}
+        return sum(key not in self._settling_failed and (end is None or end > now) for key, end in until.items())
+
+    def _forget(self, key: int) -> None:
+        self._messages.pop(key, None)
+        self._settling_failed.discard(key)
 
 
 @dataclass(frozen=True)
@@ -56,67 +98,15 @@ class Stuck(OperationTimeoutError):
     """A call of the SDK has not returned in time: its link is useless."""
 
 
-class StillOpening(Exception):
-    """A link is not open yet, and its timeout has not passed."""
-
-
-class LinkOpener(Generic[Opened]):
-    """
-    The links that one client opens, one call at a time.
-
-    The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. Here the caller
-    waits for a limited time. An endpoint is tried by one call at a time, however often a link is asked for.
-    """
-
-    def __init__(
-        self,
-        open_link: Callable[[Endpoint], Awaitable[Opened]],
-        close: Callable[[Opened], Awaitable[None]],
-        open_seconds: float,
-        beside_seconds: float = BESIDE_SECONDS,
-    ) -> None:
-        """Open with *open_link* within *open_seconds*; *close* is called for links that are no longer needed."""
-        self._open_link = open_link
-        self._close = close
-        self._open_seconds = open_seconds
-        self._beside_seconds = beside_seconds
-        self._pending: dict[Endpoint, tuple[SideTask[Opened], float]] = {}
-
-    async def open(self, endpoint: Endpoint, *, beside: bool) -> Opened:
-        """
-        Return a link to *endpoint* within open_seconds, or *beside_seconds* if the caller has another link.
-
-        Raises what opening raises; StillOpening if it is not open yet *beside* the other link; TimeoutError after
-        open_seconds, and then immediately until the SDK returns.
-        """
-        opening, began = self._pending.get(endpoint, (None, 0.0))
-        if opening is None or (opening.is_abandoned and opening.is_done):
-            opening, began = SideTask(partial(self._open_link, endpoint), "open link", self._close), time.monotonic()
-            self._pending[endpoint] = (opening, began)
-        if not opening.is_abandoned:
-            seconds = min(self._beside_seconds, self._open_seconds) if beside else self._open_seconds
-            try:
-                is_done = await opening.wait(began + seconds - time.monotonic())
-            except BaseException:
-                # The link may lock a session that nobody receives.
-                await opening.abandon()
-                raise
-            if is_done:
-                del self._pending[endpoint]
-                return opening.result()
-            if beside and time.monotonic() < began + self._open_seconds:
-                raise StillOpening
-            await opening.abandon()
-        raise TimeoutError(f"no link could be opened within {self._open_seconds:g} s")
-
-    async def abandon(self) -> None:
-        """Abandon the links that are still opening."""
-        for opening, _ in self._pending.values():
-            await opening.abandon()
-
-
 class FollowingClient(Closing, Generic[Sdk]):
-    """A client with a link to the namespace that a watch names; it makes one call at a time."""
+    """
+    A client with a link to the namespace that a watch names; it makes one call at a time.
+
+    1. It moves when the first of the wanted endpoints is in another namespace than the current one.
+    2. Before that it waits at most `drain_seconds` until the messages that it received are settled. During an outage
+       they cannot be settled, and the namespace delivers them again.
+    3. It opens the new link before it closes the old one. If no new link can be opened, it stays and retries later.
+    """
 
     def __init__(
         self,
@@ -139,24 +129,29 @@ class FollowingClient(Closing, Generic[Sdk]):
         self._watch = watch
         self._connect = connect
         self._open_link: Callable[[ServiceBusClient], Sdk] = open_link
-        self._switching = Switching(drain_seconds, retry_seconds)
-        self._opener = LinkOpener(self._open, _close, open_seconds)
+        self._drain_seconds = drain_seconds
         self._open_seconds = open_seconds
+        self._retry_seconds = retry_seconds
         self._monotonic = monotonic
         self._link: Link | None = None
+        self._opening: dict[Endpoint, tuple[SideTask[Link], float]] = {}
+        self._wanted: tuple[Endpoint, ...] = ()
+        self._wanted_since = 0.0
+        self._failed: tuple[Endpoint, ...] = ()
+        self._failed_until = 0.0
         self._turn = Lock()
         self._settled = Event()
 
     @property
     def endpoint(self) -> Endpoint | None:
         """The current endpoint, None before the first call."""
-        return self._switching.current
+        return None if self._link is None else self._link.endpoint
 
     async def close(self) -> None:
         """Wait for the running call, then close; messages that are not settled are delivered again."""
         async with self._turn:
-            await self._opener.abandon()
-            await self._let_go()
+            await self._abandon_openings()
+            await self._replace(None)
 
     async def _call(self, link: Link, method: str, *arguments: Any, seconds: float, **options: Any) -> Any:  # noqa: ANN401 - the SDK's
         """
@@ -172,64 +167,125 @@ class FollowingClient(Closing, Generic[Sdk]):
             await calling.abandon()
             if not calling.is_done:
                 # Its caller was interrupted, and a thread goes on with the link.
-                await self._let_go()
+                await self._replace(None)
             raise
         if is_done:
             return calling.result()
         await calling.abandon()
         raise Stuck(message=f"{link.endpoint}: the SDK did not return within {seconds:g} s")
 
-    async def _let_go(self) -> None:
-        """Close the link; the next call opens another."""
-        self._switching.current = None
-        await self._replace(None)
-
-    async def _first(
-        self,
-        wanted: tuple[Endpoint, ...],
-        follow: Callable[[tuple[Endpoint, ...]], Awaitable[Link | None]],
-        is_outage: Callable[[Exception], bool],
-    ) -> Link | None:
+    async def _follow(self, *, end: float = 0.0, beside: bool = False) -> Link | None:
         """
-        Return what *follow* returns for the endpoints, None if it must not move yet.
+        Return the link to use, None if messages are still unsettled at *end*.
 
         If no first link can be opened, the watch is consulted: a receiver of sessions opens a link for each session.
         """
+        wanted = await answer_of(self._watch.endpoints())
         try:
-            return await follow(wanted)
+            return await self._follow_to(wanted, end=end, beside=beside)
         except Exception as error:
-            if self._link is not None or not is_outage(error):
+            if self._link is not None or not _may_be_an_outage(error):
                 raise
             others = await answer_of(self._watch.consult())
             if others[0].namespace == wanted[0].namespace:
                 raise
             LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
-        return await follow(others)
+        return await self._follow_to(others, end=end, beside=beside)
 
-    async def _move(self, wanted: tuple[Endpoint, ...], *, beside: bool = False) -> Link:
+    async def _follow_after(self, error: Exception, link: Link, *, end: float = 0.0) -> Link | None:
+        """Return another link as `_follow`; raises *error* if the watch names no namespace that can be opened."""
+        if not _may_be_an_outage(error):
+            raise error
+        if isinstance(error, Stuck):
+            await self._replace(None)
+        wanted = await answer_of(self._watch.consult())
+        if wanted[0].namespace == link.endpoint.namespace:
+            raise error
+        other = await self._follow_to(wanted, end=end)
+        if other is link:
+            raise error
+        return other
+
+    async def _follow_to(self, wanted: tuple[Endpoint, ...], *, end: float, beside: bool = False) -> Link | None:
+        while self._is_elsewhere(wanted):
+            self._settled.clear()
+            left = self._wanted_since + self._drain_seconds - self._monotonic()
+            if left <= 0 or self._link is None or not self._link.unsettled:
+                return await self._move(wanted, beside=beside)
+            seconds = end - self._monotonic()
+            if seconds <= 0:
+                return None
+            await is_set_within(self._settled, min(seconds, left))
+        await self._abandon_openings()
+        return self._link
+
+    def _is_elsewhere(self, wanted: tuple[Endpoint, ...]) -> bool:
+        """Return whether another namespace is wanted, unless it could not be opened a moment ago."""
+        if self._link is not None and wanted[0].namespace == self._link.endpoint.namespace:
+            self._wanted = ()
+            return False
+        now = self._monotonic()
+        if self._link is not None and wanted == self._failed and now < self._failed_until:
+            return False
+        if wanted != self._wanted:
+            self._wanted, self._wanted_since = wanted, now
+        return True
+
+    async def _move(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
         """
         Return a link to the first of *wanted* that can be opened, or the current one.
 
         It is the current one too while another opens *beside* it. Raises what opening the first link raises.
         """
-        for endpoint in (candidates := self._switching.candidates(wanted)):
+        current = self.endpoint
+        candidates = wanted[: wanted.index(current)] if current in wanted else wanted
+        for endpoint in candidates:
             try:
-                link = await self._opener.open(endpoint, beside=beside and self._link is not None)
-            except StillOpening:
-                break
+                link = await self._opened(endpoint, self._link if beside else None)
             except Exception as error:
                 # For a receiver, the error may only mean that no session is available at the moment.
                 if self._link is None and endpoint == candidates[-1]:
                     raise
                 LOGGER.error("%s cannot be opened: %s", endpoint, describe(error))  # noqa: TRY400 - its text may quote a message
-            else:
-                self._switching.note_moved(endpoint, wanted, self._monotonic())
-                await self._replace(link)
+                continue
+            if link is self._link:
                 return link
-        else:
-            self._switching.note_failed(wanted, self._monotonic())
+            self._wanted = ()
+            await self._replace(link)
+            if endpoint.namespace == wanted[0].namespace:
+                return link
+            break
+        # The first of *wanted* could not be opened.
+        self._failed, self._failed_until = wanted, self._monotonic() + self._retry_seconds
         assert self._link is not None  # noqa: S101 - without one, the error of the last candidate is raised
         return self._link
+
+    async def _opened(self, endpoint: Endpoint, beside: Link | None) -> Link:
+        """
+        Return a link to *endpoint* within open_seconds, or after a second the one that is used *beside* it.
+
+        The synchronous SDK waits without limit for a peer that accepts a connection and does not answer. So the caller
+        stops waiting (TimeoutError), and an endpoint is tried by one call at a time, however often it is asked for.
+        """
+        opening, began = self._opening.get(endpoint, (None, 0.0))
+        if opening is None or (opening.is_abandoned and opening.is_done):
+            opening, began = SideTask(partial(self._open, endpoint), "open link", _close), time.monotonic()
+            self._opening[endpoint] = (opening, began)
+        if not opening.is_abandoned:
+            seconds = self._open_seconds if beside is None else min(BESIDE_SECONDS, self._open_seconds)
+            try:
+                is_done = await opening.wait(began + seconds - time.monotonic())
+            except BaseException:
+                # The link may lock a session that nobody receives.
+                await opening.abandon()
+                raise
+            if is_done:
+                del self._opening[endpoint]
+                return opening.result()
+            if beside is not None and time.monotonic() < began + self._open_seconds:
+                return beside
+            await opening.abandon()
+        raise TimeoutError(f"no link could be opened within {self._open_seconds:g} s")
 
     async def _open(self, endpoint: Endpoint) -> Link:
         async with AsyncExitStack() as stack:
@@ -237,13 +293,23 @@ class FollowingClient(Closing, Generic[Sdk]):
             sdk = await stack.enter_async_context(self._open_link(client))
             return Link(endpoint, sdk, stack.pop_all().aclose)
 
+    async def _abandon_openings(self) -> None:
+        for opening, _ in self._opening.values():
+            await opening.abandon()
+
     async def _replace(self, following: Link | None) -> None:
+        """Close the link; without a *following* one, the next call opens another."""
         before, self._link = self._link, following
         if before is not None:
             if before.unsettled:
                 text = "%s: %s messages were not settled and will be delivered again"
                 LOGGER.warning(text, before.endpoint, before.unsettled)
             await _close(before)
+
+
+def _may_be_an_outage(error: Exception) -> bool:
+    # The SDK raises the second without a word to the namespace, once the lock of its session has ended.
+    return is_unavailable(error) or isinstance(error, SessionLockLostError)
 
 
 async def _answer_of_sdk(sdk: Any, method: str, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the SDK's

@@ -1,17 +1,13 @@
 """A receiver that receives from the namespace that a watch names."""
 
-from functools import partial
 from typing import Any
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSession
-from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
+from azure.servicebus.exceptions import MessageLockLostError
 
-from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link, Stuck
-from busway_clients.concurrency.tasks import answer_of, is_set_within
-from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.switching import Step
-from busway_clients.senders.error_kinds import describe, is_unavailable
+from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
+from busway_clients.senders.error_kinds import describe
 
 LINK_CLOSED = "the message is already settled, or its link was closed and it will be delivered again"
 
@@ -97,56 +93,19 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
             self._settled.set()
 
     async def _receive(self, max_message_count: int | None, end: float) -> list[ServiceBusReceivedMessage]:
-        wanted = await answer_of(self._watch.endpoints())
-        while True:
-            link = await self._follow(wanted, end)
-            if link is None:
-                return []
+        link = await self._follow(end=end)
+        while link is not None:
             seconds = min(max(end - self._monotonic(), 0.01), CHECK_SECONDS)
             try:
                 messages: list[ServiceBusReceivedMessage] = await self._call(
                     link, "receive_messages", max_message_count, seconds, seconds=seconds + self._open_seconds
                 )
-            except Exception as error:
-                if not _may_be_an_outage(error):
-                    raise
-                if isinstance(error, Stuck):
-                    await self._let_go()
-                wanted = await answer_of(self._watch.consult())
-                if wanted[0].namespace == link.endpoint.namespace:
-                    raise
-                LOGGER.warning("%s: receiving failed: %s", link.endpoint, describe(error))
-                if await self._follow(wanted, end) is link:
-                    raise
+            except Exception as error:  # noqa: BLE001 - raised again unless another namespace may help
+                failed, link = link, await self._follow_after(error, link, end=end)
+                LOGGER.warning("%s: receiving failed: %s", failed.endpoint, describe(error))
                 continue
             if messages or self._monotonic() >= end:
                 link.handed_out.add(messages)
                 return messages
-            wanted = await answer_of(self._watch.endpoints())
-
-    async def _follow(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
-        """Return the link to receive on, None if messages are still unsettled at *end*."""
-        return await self._first(wanted, partial(self._follow_known, end=end), _may_be_an_outage)
-
-    async def _follow_known(self, wanted: tuple[Endpoint, ...], end: float) -> Link | None:
-        step = await self._wait_for_settlement(wanted, end)
-        if step is Step.MOVE:
-            return await self._move(wanted)
-        return self._link if step is Step.STAY else None
-
-    async def _wait_for_settlement(self, wanted: tuple[Endpoint, ...], end: float) -> Step:
-        """Return whether to move; DRAIN if *end* comes before all messages are settled."""
-        while (link := self._link) is not None:
-            self._settled.clear()
-            step = self._switching.next_step(wanted, link.unsettled, self._monotonic())
-            seconds = end - self._monotonic()
-            if step is not Step.DRAIN or seconds <= 0:
-                return step
-            left = self._switching.drain_seconds_left(self._monotonic())
-            await is_set_within(self._settled, min(seconds, left))
-        return Step.MOVE
-
-
-def _may_be_an_outage(error: Exception) -> bool:
-    # The SDK raises the second without a word to the namespace, once the lock of its session has ended.
-    return is_unavailable(error) or isinstance(error, SessionLockLostError)
+            link = await self._follow(end=end)
+        return []

@@ -2,19 +2,15 @@
 
 import uuid
 from collections.abc import Iterable
-from functools import partial
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link, Stuck
+from busway_clients.aio.endpoints.link import LOGGER, FollowingClient, Link
 from busway_clients.aio.sender_link import GRACE_SECONDS
-from busway_clients.concurrency.tasks import answer_of
-from busway_clients.endpoints.endpoint import Endpoint
-from busway_clients.endpoints.switching import Step
 from busway_clients.senders.delivery import TIMEOUT
-from busway_clients.senders.error_kinds import describe, is_unavailable
+from busway_clients.senders.error_kinds import describe
 
 Sendable = (
     ServiceBusMessage
@@ -48,27 +44,19 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
     async def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch like a ServiceBusSender; by default the largest that the current namespace allows."""
         async with self._turn:
-            link = await self._follow(await answer_of(self._watch.endpoints()))
+            link = await self._current_link()
             size, seconds = max_size_in_bytes, self._open_seconds
             batch: ServiceBusMessageBatch = await self._call(link, "create_message_batch", size, seconds=seconds)
             return batch
 
     async def _send(self, message: Sendable, timeout: float | None) -> None:  # noqa: ASYNC109 - passed to the SDK
         """Send on the current link; if its namespace is unavailable, retry on another that the watch names."""
-        link = await self._follow(await answer_of(self._watch.endpoints()))
+        link = await self._current_link()
         try:
             await self._send_on(link, message, timeout)
-        except Exception as error:
-            if not is_unavailable(error):
-                raise
-            if isinstance(error, Stuck):
-                await self._let_go()
-            wanted = await answer_of(self._watch.consult())
-            if wanted[0].namespace == link.endpoint.namespace:
-                raise
-            other = await self._follow(wanted, beside=False)
-            if other is link:
-                raise
+        except Exception as error:  # noqa: BLE001 - raised again unless another namespace may help
+            other = await self._follow_after(error, link)
+            assert other is not None  # noqa: S101 - as below
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
             await self._send_on(other, message, timeout)
 
@@ -76,17 +64,10 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
         seconds = (TIMEOUT if timeout is None else timeout) + GRACE_SECONDS
         await self._call(link, "send_messages", message, seconds=seconds, timeout=timeout)
 
-    async def _follow(self, wanted: tuple[Endpoint, ...], *, beside: bool = True) -> Link:
-        link = await self._first(wanted, partial(self._follow_known, beside=beside), is_unavailable)
+    async def _current_link(self) -> Link:
+        link = await self._follow(beside=True)
         assert link is not None  # noqa: S101 - a sender has nothing to settle before it moves
         return link
-
-    async def _follow_known(self, wanted: tuple[Endpoint, ...], *, beside: bool) -> Link:
-        link = self._link
-        if link is not None and self._switching.next_step(wanted, 0, self._monotonic()) is not Step.MOVE:
-            await self._opener.abandon()
-            return link
-        return await self._move(wanted, beside=beside)
 
 
 def _with_ids(message: Sendable) -> Sendable:
