@@ -1,15 +1,25 @@
 """A watch on the source of an endpoint: it keeps the last good answer, and calls back on changes."""
 
+import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from functools import partial
 from typing import Protocol, Self
 
 from busway_clients.concurrency.tasks import Event, SideTask, end_of, is_set_within
 from busway_clients.endpoints.cache import EndpointCache, EndpointChange, EndpointState
 from busway_clients.endpoints.endpoint import Endpoint, EndpointUnresolved, Source
-from busway_clients.endpoints.source_reader import READ_SECONDS, SourceReader
+from busway_clients.endpoints.limited_call import LimitedCall
+
+_LOGGER = logging.getLogger("busway_clients.endpoints")
+
+_READ_SECONDS = 60.0
+"""How long any source may take; those of this package have shorter limits, one of the application may have none."""
+
+_MIN_REFRESH_SECONDS = 1.0
+"""How long one read serves all callers: during an outage every sender of an application requests one."""
 
 _DUE_SECONDS = 0.05
 """How long a caller with an endpoint waits for a source that is due: for a file, hardly ever for a name server."""
@@ -53,11 +63,20 @@ class EndpointWatch:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch *source*. Callbacks run one at a time and may use the watch; their exceptions are logged."""
+        self._source = source
+        self._on_change = on_change
+        self._on_error = on_error
         self._cache = EndpointCache() if cache is None else cache
         self._monotonic = monotonic
-        self._reader = SourceReader(source, on_change, on_error, self._cache, monotonic)
-        self._reading: Future[None] | None = None
-        self._read = Event()
+        # One read at a time, in a thread, for which no caller has to wait.
+        self._reading = LimitedCall(self._read_source, _READ_SECONDS)
+        self._read_at: float | None = None
+        self._began = 0.0
+        # One event for all callers of a read, since a source may hang for days.
+        self._awaited: object = None
+        self._is_read = Event()
+        self._events: deque[tuple[Callable[..., None] | None, object]] = deque()
+        self._calling_back = threading.Lock()
         self._background: SideTask[None] | None = None
         self._ended = Event()
 
@@ -68,14 +87,14 @@ class EndpointWatch:
 
     async def endpoints(self) -> tuple[Endpoint, ...]:
         """Return the endpoints to try in turn; raises EndpointUnresolved only if there never was a good answer."""
-        if self._reader.is_due() and not (self._reader.is_running and self._cache.endpoints):
-            await self._wait(self._reader.reading(self._reader.is_due), _DUE_SECONDS)
-        return self._reader.known()
+        if self._is_due() and not (self._reading.is_running and self._cache.endpoints):
+            await self._read(self._is_due, _DUE_SECONDS)
+        return self._known()
 
     async def consult(self) -> tuple[Endpoint, ...]:
         """Read the source now and wait two seconds for it, unless it was read within the last second."""
-        await self._wait(self._reader.reading(self._reader.is_not_recent), _CONSULT_SECONDS)
-        return self._reader.known()
+        await self._read(self._is_not_recent, _CONSULT_SECONDS)
+        return self._known()
 
     async def __aenter__(self) -> Self:
         """Start to read the source in the background."""
@@ -91,14 +110,82 @@ class EndpointWatch:
             await self._background.abandon()
 
     async def _run(self, ended: Event) -> None:
-        while not await is_set_within(ended, self._reader.due_in()):
-            await self._wait(self._reader.reading(self._reader.is_due), READ_SECONDS)
+        while not await is_set_within(ended, self._cache.due_in(self._monotonic())):
+            await self._read(self._is_due, _READ_SECONDS)
 
-    async def _wait(self, reading: Future[None] | None, seconds: float) -> None:
-        """Wait for a read, longer while no endpoint is known, and call back."""
+    def _is_due(self) -> bool:
+        return self._cache.due_in(self._monotonic()) <= 0
+
+    def _is_not_recent(self) -> bool:
+        return self._read_at is None or self._monotonic() - self._read_at >= _MIN_REFRESH_SECONDS
+
+    def _known(self) -> tuple[Endpoint, ...]:
+        if not self._cache.endpoints:
+            raise self._cache.error or EndpointUnresolved("the source has not been read yet")
+        return self._cache.endpoints
+
+    async def _read(self, is_needed: Callable[[], bool], seconds: float) -> None:
+        """Read the source if *is_needed*, and call back; a caller waits longer while no endpoint is known."""
+        reading = None
+        try:
+            reading = self._reading.start(is_needed)
+        except RuntimeError as error:
+            # The process has too many threads, or ends: the known endpoints are still good.
+            self._note_failure(EndpointUnresolved(f"the source cannot be read: {error}"))
+        if self._reading.is_running and time.monotonic() - self._began >= _READ_SECONDS:
+            self._began = time.monotonic()
+            text = f"the source cannot be read: no answer within {_READ_SECONDS:g} s"
+            self._note_failure(EndpointUnresolved(text))
         if reading is not None:
-            # One event for all callers, since a source may hang for days.
-            if reading is not self._reading:
-                self._read, self._reading = end_of(reading), reading
-            await is_set_within(self._read, seconds if self._cache.endpoints else READ_SECONDS)
-        self._reader.call_back()
+            if reading is not self._awaited:
+                self._is_read, self._awaited = end_of(reading.future), reading
+            await is_set_within(self._is_read, seconds if self._cache.endpoints else _READ_SECONDS)
+        self._call_back()
+
+    def _read_source(self) -> None:
+        self._read_at, self._began = self._monotonic(), time.monotonic()
+        try:
+            change = self._cache.update(self._source.read(), self._monotonic())
+        except EndpointUnresolved as error:
+            self._note_failure(error)
+        except Exception as error:  # noqa: BLE001 - the application may pass any source; the watch keeps its endpoints
+            failure = EndpointUnresolved(f"{type(self._source).__name__} failed, {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._note_failure(failure)
+        else:
+            if change is not None:
+                self._note_change(change)
+
+    def _note_change(self, change: EndpointChange) -> None:
+        # The first endpoint is not a change that an operator must look at.
+        level = logging.WARNING if change.before else logging.INFO
+        _LOGGER.log(
+            level, "the endpoint changed from %s to %s (%s)", _named(change.before), _named(change.after), change.site
+        )
+        self._events.append((self._on_change, change))
+
+    def _note_failure(self, error: EndpointUnresolved) -> None:
+        """Keep the error in the state, and log it if it is not the same as before."""
+        is_new = str(self._cache.error) != str(error)
+        self._cache.failed(error, self._monotonic())
+        if is_new:
+            kept = _named(self._cache.endpoints)
+            _LOGGER.error("the endpoint source cannot be read, endpoints in use: %s: %s", kept, error)
+        self._events.append((self._on_error, error))
+
+    def _call_back(self) -> None:
+        """Call the callbacks for new events in order; no caller waits for callbacks that another one calls."""
+        while self._events and self._calling_back.acquire(blocking=False):
+            try:
+                while self._events:
+                    callback, event = self._events.popleft()
+                    if callback is not None:
+                        callback(event)
+            except Exception:
+                _LOGGER.exception("a callback of the endpoint watch failed")
+            finally:
+                self._calling_back.release()
+
+
+def _named(endpoints: tuple[Endpoint, ...]) -> str:
+    return ", ".join(map(str, endpoints)) or "none"
