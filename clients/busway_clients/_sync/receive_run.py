@@ -1,5 +1,5 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
-"""How long a receiver runs: until it is stopped, or no message has come from any namespace for a while."""
+"""How long receivers run: until they are stopped, or no message has come from any namespace for a while."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -7,9 +7,11 @@ from contextlib import contextmanager
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from busway_clients.concurrency.threads import Event, is_set_within
+from busway_clients.concurrency.threads import Event, SideTask, is_set_within
 
 WAIT_SECONDS = 5.0
+_WATCH_SECONDS = 0.5
+"""How late the end of a run may be noticed, if a namespace does not answer."""
 
 Application = Callable[[ServiceBusReceivedMessage], object]
 
@@ -89,3 +91,24 @@ class ReceiveRun:
         now = time.monotonic()
         is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
         return not is_opening and now - self._since >= self.idle
+
+
+def join(
+    tasks: Mapping[str, SideTask[None]], is_waited_for: Callable[[str], bool], end: Callable[[], None] = lambda: None
+) -> None:
+    """
+    Wait for all *tasks* while each *is_waited_for*, *end* their work and abandon them.
+
+    Raises the first error of those that ended in time.
+    """
+    try:
+        while running := [name for name, task in tasks.items() if not task.is_done and is_waited_for(name)]:
+            tasks[running[0]].wait(_WATCH_SECONDS)
+        ended = [task for task in tasks.values() if task.is_done]
+    finally:
+        end()
+        for task in tasks.values():
+            task.abandon()
+    for failure in [task.error for task in ended]:
+        if failure is not None:
+            raise failure

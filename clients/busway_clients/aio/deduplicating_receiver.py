@@ -22,7 +22,7 @@ from azure.core.exceptions import AzureError
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
-from busway_clients.aio.receive_run import WAIT_SECONDS, Application, ReceiveRun
+from busway_clients.aio.receive_run import WAIT_SECONDS, Application, ReceiveRun, join
 from busway_clients.concurrency.tasks import Event, SideTask, answer_of, entered, in_thread, sleep
 from busway_clients.errors import ClaimLost, DeadLetter, NotSynchronous, StoreUnavailable, WrongUse
 from busway_clients.receivers.claims import Claim, LeasedStore, State, Store, renewing
@@ -31,8 +31,6 @@ from busway_clients.senders.error_kinds import condition_of, describe
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 OPEN_SECONDS = 10.0
-_WATCH_SECONDS = 0.5
-"""How late a run may notice that it is over, if a namespace does not answer."""
 _LOOK_SECONDS = 0.05
 _LONGEST_LOOK_SECONDS = 1.0
 _PAUSE_SECONDS = 0.5
@@ -113,17 +111,7 @@ class DeduplicatingReceiver:
         """
         run = ReceiveRun(application, self._receivers, stop, idle, self._open_seconds)
         tasks = {name: SideTask(partial(self._receive, name, run), f"receive from {name}") for name in self._receivers}
-        try:
-            while running := [task for name, task in tasks.items() if not task.is_done and run.is_waited_for(name)]:
-                await running[0].wait(_WATCH_SECONDS)
-            ended = [task for task in tasks.values() if task.is_done]
-        finally:
-            run.end()
-            for task in tasks.values():
-                await task.abandon()
-        for failure in [task.error for task in ended]:
-            if failure is not None:
-                raise failure
+        await join(tasks, run.is_waited_for, run.end)
 
     async def handle(self, name: str, message: ServiceBusReceivedMessage, application: Application) -> Handled:
         """

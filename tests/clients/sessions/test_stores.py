@@ -135,7 +135,7 @@ def test_entries_stay_in_the_lease_row_until_it_is_full(store: Any, name: str) -
     record = journal.record("x", names[:100])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
     assert record.lease == hold.lease
-    commit(store, hold, {"is_held": False}, [], empties=True)
+    commit(store, hold, {"is_held": False}, [])
     assert {row.key for row in store.read("s.x", [])} == set()
     assert len(journal.record("x", names).entries) == 120
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import AutoLockRenewer, ServiceBusClient
 
+from busway_clients.aio.receive_run import join
 from busway_clients.aio.rows import RowStore
 from busway_clients.aio.sessions.journal import Journal
 from busway_clients.aio.sessions.lane import Lane
@@ -31,8 +32,6 @@ LOCK_RENEWAL_SECONDS = 24 * 3600.0
 """For how long the locks of Service Bus are renewed; a message is kept while another region works on its copy."""
 _CHECKS_PER_HEARTBEAT = 3
 _LINK_SECONDS = 5.0
-_WATCH_SECONDS = 0.5
-"""How late the end of a consumer may come, if a namespace does not answer."""
 
 
 class JournaledConsumer:
@@ -105,26 +104,17 @@ class JournaledConsumer:
         A lane that is stuck in the SDK is left to itself: a peer that never answers may block the synchronous one
         forever.
         """
-        try:
-            for name, lane in self._lanes.items():
-                while not await lane.wait(_WATCH_SECONDS):
-                    if not self._is_waited_for():
-                        LOG.error("%s: the SDK has not returned; not waited for any longer", name)
-                        break
-            ended = [lane for lane in self._lanes.values() if lane.is_done]
-        finally:
-            for lane in self._lanes.values():
-                await lane.abandon()
-        for failure in [lane.error for lane in ended]:
-            if failure is not None:
-                raise failure
+        await join(self._lanes, self._is_waited_for)
 
-    def _is_waited_for(self) -> bool:
+    def _is_waited_for(self, name: str) -> bool:
         """Return whether lanes may still do something: process, record or settle messages, or ask for some."""
         now = time.monotonic()
         if not self._stopping.is_set() or self._applying:
             self._since = now
-        return now - self._since < self.settings.patience_seconds + self.settings.accept_seconds + _LINK_SECONDS
+        if now - self._since < self.settings.patience_seconds + self.settings.accept_seconds + _LINK_SECONDS:
+            return True
+        LOG.error("%s: the SDK has not returned; not waited for any longer", name)
+        return False
 
     async def run(self) -> None:
         """
@@ -169,7 +159,6 @@ class JournaledConsumer:
                 self.journal,
                 partial(self._apply_in, name),
                 site=self._site,
-                settings=self.settings,
                 wait=partial(is_set_within, self._stopping),
             )
             work: SessionWork | MessageWork = MessageWork(self._worker, lane)

@@ -30,7 +30,7 @@ class Journal:
 
     def __init__(self, store: RowStore, settings: Settings, *, max_final: int = MAX_FINAL) -> None:
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._max_final = max_final
 
     async def open(self) -> None:
@@ -73,7 +73,7 @@ class Journal:
         partition = self._partition(session_id, message_id)
         record, version = await self._read_message(partition, message_id, {State.PENDING, State.WORKING})
         entry, lease = record.entries[message_id], record.lease
-        following = order.through(lease, self._settings) + 1
+        following = order.through(lease, self.settings) + 1
         if entry.number is not None and entry.number > following:
             text = f"message {message_id} has number {entry.number}, expected {following} first"
             raise JournalRefused(f"{self._place(partition)}: {text}")
@@ -109,20 +109,21 @@ class Journal:
         entries: Sequence[Entry],
         *,
         is_renewal: bool = False,
-        empties: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Write the lease of *held* with *changes*, and *entries*, together; raises Conflict.
 
-        A stale lease raises Conflict without being written, except by a renewal. A commit that *empties* gives all
-        recent entries of the lease rows of their own.
+        A stale lease raises Conflict without being written, except by a renewal.
         """
         if held.is_stale and not is_renewal:
             raise Conflict(f"{held.partition}: messages were registered since it was read")
         started = monotonic()
         next_lease = replace(held.lease, beat=held.lease.beat + 1, **changes).noting(entries)
-        lease, moved = next_lease.split(self._max_final, keeps_none=empties)
+        # Nobody may write the row of a released lease again, so it keeps no entries. With lock="message" no other
+        # worker registers messages, so the lease's row is the only one.
+        keeps_none = self.settings.lock == "session" and not next_lease.is_held
+        lease, moved = next_lease.split(self._max_final, keeps_none=keeps_none)
         rows = [Write(entry.key, entry.properties()) for entry in moved]
         versions = await self._store.write(held.partition, [Write(LEASE_KEY, lease.properties(), held.version), *rows])
         held.lease, held.version, held.renewed = lease, versions[0], started
@@ -148,7 +149,7 @@ class Journal:
     def _opening(self, rows: Sequence[Row]) -> Write | None:
         """Return what opens the journal, None if it exists and is complete; raises JournalMismatch if it differs."""
         found = next((row for row in rows if row.key == _SCHEMA_KEY), None)
-        own = self._settings.agreed()
+        own = self.settings.agreed()
         if found is None:
             return Write(_SCHEMA_KEY, {"Open": 0, "Schema": SCHEMA, **own}, expected=None)
         there = found.properties
@@ -173,7 +174,7 @@ class Journal:
         return None
 
     def _partition(self, session_id: str | None, message_id: str) -> str:
-        if self._settings.lock == "message":
+        if self.settings.lock == "message":
             return message_partition(session_id, message_id)
         if session_id is None:
             raise JournalRefused("session_id is None, expected one, as lock is 'session'")

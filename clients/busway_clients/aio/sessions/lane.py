@@ -10,7 +10,6 @@ from busway_clients.sessions.arrival import Arrival, arrival_of
 from busway_clients.sessions.delivery import Delivery, Fault, fault_of, lock_lost_on_error
 from busway_clients.sessions.entries import Entry
 from busway_clients.sessions.leases import HeldLease, Record
-from busway_clients.sessions.settings import Settings
 
 
 class Lane:
@@ -29,7 +28,6 @@ class Lane:
         apply: Callable[[Delivery], Awaitable[None]],
         *,
         site: str,
-        settings: Settings,
         wait: Callable[[float], Awaitable[object]],
     ) -> None:
         self.session_id: str | None = None
@@ -38,7 +36,7 @@ class Lane:
         self._journal = journal
         self._apply = apply
         self._site = site
-        self._settings = settings
+        self._settings = journal.settings
         self.wait = wait
         self.register = journal.register
         # Keeps the heartbeat and the work from writing at the same time.
@@ -65,17 +63,11 @@ class Lane:
             return await self._journal.read(partition, message_ids)
 
     async def commit(
-        self,
-        held: HeldLease,
-        changes: Mapping[str, Any],
-        entries: Sequence[Entry],
-        *,
-        is_renewal: bool = False,
-        empties: bool = False,
+        self, held: HeldLease, changes: Mapping[str, Any], entries: Sequence[Entry], *, is_renewal: bool = False
     ) -> None:
         """Write a lease with its entries, as `Journal.commit`."""
         async with self._writing:
-            await self._journal.commit(held, changes, entries, is_renewal=is_renewal, empties=empties)
+            await self._journal.commit(held, changes, entries, is_renewal=is_renewal)
 
     async def run(self, delivery: Delivery) -> Fault | None:
         """Give a message to the application; return the failure that it ended with, None for success."""

@@ -228,11 +228,8 @@ class SessionWork:
         final = [entry for _, entry in finished]
         changes |= order.progress(held.lease, final)
         written = [*final, *entries]
-        # Nobody may write the row of a released lease again, so it keeps no entries. With lock="message" no other
-        # worker registers messages, so the lease's row is the only one.
-        empties = self._settings.lock == "session" and changes.get("is_held") is False
         try:
-            await self._patiently(lambda: self._lane.commit(held, changes, written, empties=empties))
+            await self._patiently(lambda: self._lane.commit(held, changes, written))
         except Conflict:
             if claiming:
                 self._plan.reopen_decided()
