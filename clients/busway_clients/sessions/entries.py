@@ -108,7 +108,7 @@ class Entry:
     """
     A message in the journal.
 
-    *lines*: its places in ordered lines (see `arrival`). *attempt*: how often the application got it. *token*: the
+    *lines*: its places in ordered lines (see `order`). *attempt*: how often the application got it. *token*: the
     fencing token of the worker that wrote it last. *is_passed*: later messages waited for it until the timeout, and no
     longer wait.
     """
@@ -148,7 +148,7 @@ class Entry:
             "Worker": self.worker,
             "Site": self.site,
             "Origin": self.origin,
-            "Lines": numbers_text(self.lines),
+            "Lines": json.dumps(dict(self.lines), sort_keys=True, separators=(",", ":")),
             "Reason": self.reason,
             "Description": self.description,
         }
@@ -198,11 +198,6 @@ def entry_of(properties: Properties, where: str) -> Entry:
         finished=read.text("Finished") if "Finished" in properties else None,
         is_passed=properties.get("Passed") == 1,
     )
-
-
-def numbers_text(values: Mapping[str, int]) -> str:
-    """Return numbers by name as JSON, which Fields.numbers reads."""
-    return json.dumps(dict(values), sort_keys=True, separators=(",", ":"))
 
 
 def _key(text: str) -> str:

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from busway_clients.sessions import order
-from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import Lease, Record
+from busway_clients.sessions.order import Arrival
 from busway_clients.sessions.settings import Settings
 
 _MOST_PASSED = 8
@@ -125,30 +125,27 @@ class Plan:
     delivered: set[tuple[str, int]] = field(default_factory=set)
     may_have_run: dict[str, bool] = field(default_factory=dict)
 
-    @property
-    def _settings(self) -> Settings:
-        return self.worker.settings
-
     def _memory(self, message_id: str) -> MessageMemory:
         return self.worker.cache.message(self.partition, message_id, self.worker.monotonic())
 
     def blocked_by(self, *, is_held: bool) -> str | None:
         """Return the reason why the first message cannot be processed now, None if it can."""
-        if not is_held:
-            reason = self._foreign_lease() or self._head_start()
-            if reason is not None:
-                return reason
-        return None if self.next_group() else self._earlier(self.expected_record(), self.waiting[0], ())
+        lease, first, now = self.record.lease, self.waiting[0], self.worker.monotonic()
+        if not is_held and lease is not None and lease.is_held:
+            # No two clocks are compared: a lease has expired when this worker has seen it unchanged for its duration.
+            if self.worker.cache.unchanged_seconds(self.partition, lease.token, lease.beat, now) < lease.seconds:
+                return f"{lease.worker} at {lease.site} has the lease"
+        elif not is_held and self.worker.settings.head_start_seconds > 0:
+            # The broker's clock may differ from the local one.
+            age = 0.0 if first.enqueued is None else self.worker.wall() - first.enqueued
+            if max(now - self._memory(first.message_id).seen, age) < self.worker.settings.head_start_seconds:
+                return "the primary region may process it first"
+        return None if self.next_group() else self._earlier(self.expected_record(), first, ())
 
     def decide(self, arrival: Arrival, entry: Entry) -> None:
         """Record the final state of a message."""
         self.waiting.remove(arrival)
         self.finished.append((arrival, entry))
-
-    def reopen_decided(self) -> None:
-        """Return decided messages to *waiting*, since another worker may have processed them first."""
-        self.waiting[:0] = [arrival for arrival, _ in self.finished]
-        self.finished.clear()
 
     def revert_started(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return *entries*, which are recorded as started, as entries of messages that are not being processed."""
@@ -159,30 +156,6 @@ class Plan:
             is_delivered = (entry.message_id, entry.attempt) in self.delivered
             back.append(open_entry if is_delivered else replace(open_entry, worker="", attempt=entry.attempt - 1))
         return back
-
-    def _foreign_lease(self) -> str | None:
-        lease = self.record.lease
-        if lease is None or not lease.is_held:
-            return None
-        # No two clocks are compared: a lease has expired when this worker has seen it unchanged for its duration.
-        now = self.worker.monotonic()
-        quiet = self.worker.cache.unchanged_seconds(self.partition, lease.token, lease.beat, now)
-        if quiet >= lease.seconds:
-            return None
-        return f"{lease.worker} at {lease.site} has the lease"
-
-    def _head_start(self) -> str | None:
-        lease = self.record.lease
-        first = self.waiting[0]
-        if self._settings.head_start_seconds == 0 or (lease is not None and lease.is_held):
-            return None
-        now = self.worker.monotonic()
-        seen = now - self._memory(first.message_id).seen
-        # The broker's clock may differ from the local one.
-        age = 0.0 if first.enqueued is None else self.worker.wall() - first.enqueued
-        if max(seen, age) >= self._settings.head_start_seconds:
-            return None
-        return "the primary region may process it first"
 
     def expected_record(self) -> Record:
         """Return the record as it will be when all waiting and finished messages are recorded."""
@@ -213,13 +186,15 @@ class Plan:
             picked.append(arrival)
             ids.add(arrival.message_id)
             # A message that was tried before runs alone: if it kills the worker, no other message is blamed.
-            if entry.attempt or len(picked) == self._settings.record_every:
+            if entry.attempt or len(picked) == self.worker.settings.record_every:
                 break
         return picked
 
     def _earlier(self, known: Record, arrival: Arrival, ids: "set[str] | tuple[()]") -> str | None:
         blocking = (
-            order.blocking_reason(arrival, known, self._settings, ids) if self._settings.lock == "session" else None
+            order.blocking_reason(arrival, known, self.worker.settings, ids)
+            if self.worker.settings.lock == "session"
+            else None
         )
         if blocking is None:
             return None
@@ -228,14 +203,14 @@ class Plan:
         if memory.blocked_since is None:
             memory.blocked_since = now
         waited = now - memory.blocked_since
-        limit = self._settings.wait_for_earlier_seconds
+        limit = self.worker.settings.wait_for_earlier_seconds
         if limit is not None and waited >= limit:
             return None
         return f"message {arrival.message_id} waits for {blocking}"
 
     def entries_to_skip(self, group: Sequence[Arrival]) -> list[Entry]:
         """Return the entries for which *group* waited until the timeout, marked as passed."""
-        if self._settings.wait_for_earlier_seconds is None or self._settings.lock == "message":
+        if self.worker.settings.wait_for_earlier_seconds is None or self.worker.settings.lock == "message":
             return []
         known = self.expected_record()
         ids = {arrival.message_id for arrival in group}
@@ -254,7 +229,7 @@ class Plan:
         # Decided again each time: since a claim that failed, another worker may have had the message.
         self.may_have_run[arrival.message_id] = uncounted.may_have_run if uncounted else not is_first
         entry = self._entry(arrival, State.WORKING, token, attempts=0 if uncounted else 1)
-        self._note_uncounted(entry)
+        self.uncount(entry)
         return entry
 
     def mark_delivered(self, entry: Entry) -> None:
@@ -263,11 +238,8 @@ class Plan:
         self._memory(entry.message_id).uncounted = None
 
     def uncount(self, entry: Entry) -> None:
-        """Note that an attempt does not count, because it did not fail through the application."""
+        """Note that an attempt does not count: it was not given to the application, or did not fail through it."""
         self.delivered.discard((entry.message_id, entry.attempt))
-        self._note_uncounted(entry)
-
-    def _note_uncounted(self, entry: Entry) -> None:
         noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
         self._memory(entry.message_id).uncounted = noted
 
@@ -285,22 +257,22 @@ class Plan:
             if self._memory(arrival.message_id).unrecorded == entry.token:
                 return self.final(own, State.COMPLETED)
             # Every allowed attempt ended with the loss of its worker.
-            if entry.attempt >= self._settings.max_attempts and not self._uncounted(entry):
+            if entry.attempt >= self.worker.settings.max_attempts and not self._uncounted(entry):
                 text = f"{entry.attempt} workers received it, and all of them were lost."
                 return self.final(own, State.FAULTED, "WorkersLost", text)
-        if self._settings.lock == "session" and self._settings.late == "dead-letter":
+        if self.worker.settings.lock == "session" and self.worker.settings.late == "dead-letter":
             known = self.record.with_entries(*(entry for _, entry in self.finished))
-            if order.is_late(arrival, known, self._settings):
+            if order.is_late(arrival, known, self.worker.settings):
                 text = "A later message of its session was finished before it arrived."
                 return self.final(self._entry(arrival, State.PENDING, token), State.FAULTED, "OutOfOrder", text)
         return None
 
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self.worker.wall(), UTC).isoformat()
+
     def release_changes(self) -> dict[str, Any]:
         """Return the changes that release a lease."""
         return {"is_held": False, "finished": self._now()}
-
-    def _now(self) -> str:
-        return datetime.fromtimestamp(self.worker.wall(), UTC).isoformat()
 
     def next_token(self) -> int:
         """Return the fencing token of the next owner."""
@@ -317,7 +289,7 @@ class Plan:
             site=self.worker.site,
             token=self.next_token(),
             beat=0,
-            seconds=self._settings.lease_seconds,
+            seconds=self.worker.settings.lease_seconds,
             is_held=True,
         )
         if former is None:

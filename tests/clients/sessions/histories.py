@@ -16,8 +16,8 @@ from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork, renew
 from busway_clients.errors import ClientsError
 from busway_clients.sessions import Delivery, Journal
-from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import Fault, LockLost
+from busway_clients.sessions.order import Arrival
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
 from tests.clients.sessions.region import PARTITION, SESSION, Step, SteppedLane, new_store

@@ -10,10 +10,10 @@ from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork
 from busway_clients.errors import ClientsError
 from busway_clients.sessions import Delivery, Journal, SqliteStore
-from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LockLost
 from busway_clients.sessions.entries import session_partition
 from busway_clients.sessions.leases import MAX_FINAL
+from busway_clients.sessions.order import Arrival
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
 

@@ -9,8 +9,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from busway_clients import by_property
 from busway_clients.rows import Write
 from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
-from busway_clients.sessions.arrival import arrival_of
 from busway_clients.sessions.leases import LEASE_KEY
+from busway_clients.sessions.order import arrival_of
 from busway_clients.tables import TableStore
 from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers
 from tests.clients.sessions.region import OPENED

@@ -19,12 +19,12 @@ from busway_clients.aio.rows import RowStore
 from busway_clients.aio.sessions.journal import Journal
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.aio.sessions.session_work import SessionWork, renew
-from busway_clients.concurrency.tasks import Event, SideTask, answer_of, is_set_within
+from busway_clients.concurrency.tasks import Event, SideTask, is_set_within
 from busway_clients.errors import ClientsError
-from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, must_pause
 from busway_clients.sessions.entries import message_partition, session_partition
 from busway_clients.sessions.leases import HeldLease
+from busway_clients.sessions.order import Arrival
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings, Source, settings_for
 
@@ -64,7 +64,7 @@ class JournaledConsumer:
         self._site = site
         self._count = lanes
         self._lanes: dict[str, SideTask[None]] = {}
-        self._applying: set[str] = set()
+        self._applying: set[Lane] = set()
         self._since = 0.0
         self._stopping = Event()
         self._cache = WorkerCache()
@@ -91,7 +91,7 @@ class JournaledConsumer:
         await self.journal.open()
         self._stopping.clear()
         names = [f"{self._source}-{number}" for number in range(self._count)]
-        self._lanes = {name: SideTask(partial(self._work, name), name) for name in names}
+        self._lanes = {name: SideTask(self._work, name) for name in names}
 
     def stop(self) -> None:
         """Start no further message; those in progress are finished and settled."""
@@ -125,12 +125,12 @@ class JournaledConsumer:
         await self.start()
         await self.join()
 
-    async def _work(self, name: str) -> None:
+    async def _work(self) -> None:
         """Use one receiver after the other until the consumer stops; raises the error if it cannot continue."""
         try:
             while not self._stopping.is_set():
                 try:
-                    ending = await self._use_receiver(name)
+                    ending = await self._use_receiver()
                 except Exception as error:  # noqa: BLE001 - raised again if it ends the lane
                     is_pause = must_pause(error, self._source, self._site)
                 else:
@@ -142,25 +142,13 @@ class JournaledConsumer:
             # When one lane ends, all end.
             self._stopping.set()
 
-    async def _apply_in(self, name: str, delivery: Delivery) -> None:
-        self._applying.add(name)
-        try:
-            await answer_of(self._apply(delivery))
-        finally:
-            self._applying.discard(name)
-
-    async def _use_receiver(self, name: str) -> Ending:
+    async def _use_receiver(self) -> Ending:
         async with contextlib.AsyncExitStack() as stack:
             renewer = AutoLockRenewer(max_lock_renewal_duration=LOCK_RENEWAL_SECONDS)
             stack.push_async_callback(renewer.close)
-            lane = Lane(
-                await stack.enter_async_context(self._receiver()),
-                renewer,
-                self.journal,
-                partial(self._apply_in, name),
-                site=self._site,
-                wait=partial(is_set_within, self._stopping),
-            )
+            receiver = await stack.enter_async_context(self._receiver())
+            wait = partial(is_set_within, self._stopping)
+            lane = Lane(receiver, renewer, self.journal, self._apply, self._applying, self._site, wait)
             work: SessionWork | MessageWork = MessageWork(self._worker, lane)
             if self.settings.lock == "session":
                 work = SessionWork(session_partition(str(lane.session_id)), self._worker(), lane)

@@ -12,12 +12,11 @@ from typing import Any, TypeVar
 from busway_clients.aio.sessions.lane import Lane
 from busway_clients.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
 from busway_clients.sessions import order
-from busway_clients.sessions.arrival import Arrival
 from busway_clients.sessions.delivery import LOG, Delivery, LockLost
 from busway_clients.sessions.entries import Entry, State
 from busway_clients.sessions.leases import HeldLease
-from busway_clients.sessions.plan import Ending, Plan, Worker, WorkerCache
-from busway_clients.sessions.settings import Settings
+from busway_clients.sessions.order import Arrival
+from busway_clients.sessions.plan import Ending, Plan, Worker
 
 Answer = TypeVar("Answer")
 
@@ -33,6 +32,8 @@ class SessionWork:
         self.partition = partition
         self.worker = worker
         self.held_lease: HeldLease | None = None
+        self._settings = worker.settings
+        self._cache = worker.cache
         self._lane = lane
         self._given = given
         self._plan = Plan(partition, worker)
@@ -62,16 +63,8 @@ class SessionWork:
                     memory.unrecorded = entry.token
             raise
 
-    @property
-    def _settings(self) -> Settings:
-        return self.worker.settings
-
-    @property
-    def _cache(self) -> WorkerCache:
-        return self.worker.cache
-
     async def _process(self) -> Ending:
-        self._touch()
+        self._started = self.worker.monotonic()
         while True:
             if self.worker.is_stopping():
                 await self._release()
@@ -83,7 +76,11 @@ class SessionWork:
                     await self._release()
                     return Ending.EMPTY
                 await self._read()
-            await self._settle_what_is_final()
+            for arrival in list(self._plan.waiting):
+                entry = self._plan.record.entries.get(arrival.message_id)
+                if entry is not None and entry.state.is_final:
+                    self._plan.waiting.remove(arrival)
+                    await self._settle(arrival, entry)
             if not self._plan.waiting:
                 continue
             reason = self._plan.blocked_by(is_held=self.held_lease is not None)
@@ -99,9 +96,6 @@ class SessionWork:
                 return Ending.BUSY
             await self._lane.wait(self._settings.poll_seconds)
             await self._read()
-
-    def _touch(self) -> None:
-        self._started = self.worker.monotonic()
 
     # Read
 
@@ -136,14 +130,6 @@ class SessionWork:
         elif lease is not None and lease.is_held and lease.worker == self.worker.name:
             # The claim succeeded, but its answer was lost.
             self.held_lease = HeldLease(self.partition, lease, self._plan.record.version, self.worker.monotonic())
-
-    async def _settle_what_is_final(self) -> None:
-        for arrival in list(self._plan.waiting):
-            entry = self._plan.record.entries.get(arrival.message_id)
-            if entry is None or not entry.state.is_final:
-                continue
-            self._plan.waiting.remove(arrival)
-            await self._settle(arrival, entry)
 
     # Process
 
@@ -190,7 +176,7 @@ class SessionWork:
         )
         self._plan.mark_delivered(entry)
         fault = await self._lane.run(delivery)
-        self._touch()
+        self._started = self.worker.monotonic()
         if fault is None:
             self._plan.decide(arrival, self._plan.final(entry, State.COMPLETED))
             return True
@@ -204,7 +190,7 @@ class SessionWork:
         return False
 
     async def _settle(self, arrival: Arrival, entry: Entry) -> None:
-        self._touch()
+        self._started = self.worker.monotonic()
         if self._is_cut_off:
             return
         if entry.state is State.COMPLETED:
@@ -232,7 +218,9 @@ class SessionWork:
             await self._patiently(lambda: self._lane.commit(held, changes, written))
         except Conflict:
             if claiming:
-                self._plan.reopen_decided()
+                # Another worker may have processed them first.
+                self._plan.waiting[:0] = [arrival for arrival, _ in finished]
+                self._plan.finished.clear()
             await self._read()
             if self.held_lease is None or not is_renewal:
                 return False
