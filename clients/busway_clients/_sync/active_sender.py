@@ -95,7 +95,12 @@ class ActiveSender(Closing):
             for sending in started.values():
                 sending.abandon()
             raise
-        return self._require_success(Outcome(deliveries))
+        outcome = Outcome(deliveries)
+        if self._success == "all" and outcome.errors:
+            raise send_failed("all messages in every namespace", outcome, outcome.missing_somewhere)
+        if not outcome.accepted_by:
+            raise send_failed("all messages in at least one namespace", outcome, outcome.accepted_nowhere)
+        return outcome
 
     def _names(self, to: Collection[str] | None) -> list[str]:
         """Return the namespaces of a send, the primary first."""
@@ -116,10 +121,3 @@ class ActiveSender(Closing):
                 for copied in copies:
                     self._latest[name] = delayed(copied.raw, self._delay, now, self._latest.get(name))
         return copies
-
-    def _require_success(self, outcome: Outcome) -> Outcome:
-        if self._success == "all" and outcome.errors:
-            raise send_failed("all messages in every namespace", outcome, outcome.missing_somewhere)
-        if not outcome.accepted_by:
-            raise send_failed("all messages in at least one namespace", outcome, outcome.accepted_nowhere)
-        return outcome

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusReceivedMessage
 
@@ -16,34 +17,30 @@ _WATCH_SECONDS = 0.5
 Application = Callable[[ServiceBusReceivedMessage], object]
 
 
+@dataclass
 class ReceiveRun:
     """
     One run of a receiver over all its namespaces; it ends for all of them together.
 
+    Shape:  opening has the namespaces that have not answered yet.
     Units:  idle in seconds, None for a run that only *stop* ends; open_seconds is how long the run waits for a
             namespace that has not answered yet.
     """
 
-    def __init__(
-        self,
-        application: Application,
-        names: Mapping[str, object],
-        stop: Event,
-        idle: float | None,
-        open_seconds: float,
-    ) -> None:
-        self.application = application
-        self.idle = idle
-        self._stop = stop
-        self._open_seconds = open_seconds
-        self._opening = {*names}
+    application: Application
+    opening: set[str]
+    stop: Event
+    idle: float | None
+    open_seconds: float
+
+    def __post_init__(self) -> None:
         self._handling: set[str] = set()
         self._started = self._since = time.monotonic()
         self._over_since: float | None = None
 
     def pause(self, seconds: float) -> None:
         """Wait, but no longer than until the run is stopped."""
-        is_set_within(self._stop, seconds if self.idle is None else min(seconds, self.idle))
+        is_set_within(self.stop, seconds if self.idle is None else min(seconds, self.idle))
 
     def end(self) -> None:
         """End the run, if it has not ended."""
@@ -52,14 +49,14 @@ class ReceiveRun:
 
     def is_over(self) -> bool:
         """Return whether the run is over; messages in progress are still finished."""
-        if self._over_since is None and (self._stop.is_set() or self._is_idle()):
+        if self._over_since is None and (self.stop.is_set() or self._is_idle()):
             self.end()
         return self._over_since is not None
 
     def note_answer(self, name: str) -> None:
         """Record that opening a namespace has succeeded or failed."""
-        if name in self._opening:
-            self._opening.discard(name)
+        if name in self.opening:
+            self.opening.discard(name)
             self._since = time.monotonic()
 
     @contextmanager
@@ -81,15 +78,15 @@ class ReceiveRun:
         """
         if not self.is_over() or name in self._handling:
             return True
-        if name in self._opening:
-            return time.monotonic() - self._started < self._open_seconds
+        if name in self.opening:
+            return time.monotonic() - self._started < self.open_seconds
         return time.monotonic() - (self._over_since or 0.0) < 2 * WAIT_SECONDS
 
     def _is_idle(self) -> bool:
         if self.idle is None or self._handling:
             return False
         now = time.monotonic()
-        is_opening = self._opening and now - self._started < max(self.idle, self._open_seconds)
+        is_opening = self.opening and now - self._started < max(self.idle, self.open_seconds)
         return not is_opening and now - self._since >= self.idle
 
 

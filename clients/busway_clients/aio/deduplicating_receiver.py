@@ -109,7 +109,7 @@ class DeduplicatingReceiver:
         Exception ends the run. Raises WrongUse if an entity does not exist or requires a session that the receiver does
         not have.
         """
-        run = ReceiveRun(application, self._receivers, stop, idle, self._open_seconds)
+        run = ReceiveRun(application, {*self._receivers}, stop, idle, self._open_seconds)
         tasks = {name: SideTask(partial(self._receive, name, run), f"receive from {name}") for name in self._receivers}
         await join(tasks, run.is_waited_for, run.end)
 
@@ -121,7 +121,7 @@ class DeduplicatingReceiver:
         """
         if name not in self._receivers:
             raise WrongUse(f"namespace of a message: got {name!r}, expected one of {', '.join(self._receivers)}")
-        return await self._handle(name, message, ReceiveRun(application, {}, Event(), None, 0.0))
+        return await self._handle(name, message, ReceiveRun(application, set(), Event(), None, 0.0))
 
     async def _receive(self, name: str, run: ReceiveRun) -> None:
         """

@@ -62,7 +62,10 @@ class UrlSource(DocumentSource):
         except urllib.error.HTTPError as error:
             with error:
                 if error.code != HTTPStatus.NOT_MODIFIED or etag is None:
-                    raise EndpointUnresolved(f"{self._where}: {_describe(error)}") from error
+                    seen = f"answered {error.code}, expected 200 with the document"
+                    if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
+                        seen = f"redirects ({error.code}), perhaps to a login page, expected the document itself"
+                    raise EndpointUnresolved(f"{self._where}: {seen}") from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error or type(error).__name__
             raise EndpointUnresolved(f"{self._where}: cannot be reached, {reason}") from error
@@ -85,12 +88,6 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: object) -> None:
         return None
-
-
-def _describe(error: urllib.error.HTTPError) -> str:
-    if HTTPStatus.MULTIPLE_CHOICES <= error.code < HTTPStatus.BAD_REQUEST:
-        return f"redirects ({error.code}), perhaps to a login page, expected the document itself"
-    return f"answered {error.code}, expected 200 with the document"
 
 
 def _plain(url: str) -> str:

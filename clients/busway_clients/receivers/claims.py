@@ -111,7 +111,8 @@ class MemoryStore:
             # Removed first, to keep the dictionary ordered by time.
             self._done.pop(claim.identity, None)
             self._done[claim.identity] = now
-            self._forget(now - self._window)
+            while self._done[oldest := next(iter(self._done))] <= now - self._window or len(self._done) > self._max_ids:
+                del self._done[oldest]
 
     def release(self, claim: Claim) -> None:
         """Release a claim, so that another copy or delivery may be processed."""
@@ -119,18 +120,11 @@ class MemoryStore:
             if self._claims.get(claim.identity) == claim.token:
                 del self._claims[claim.identity]
 
-    def _forget(self, before: float) -> None:
-        while self._done:
-            oldest = next(iter(self._done))
-            if self._done[oldest] > before and len(self._done) <= self._max_ids:
-                return
-            del self._done[oldest]
-
 
 _LOGGER = logging.getLogger("busway_clients.receivers")
 _RENEWALS = 4
-_CLAIM_ATTEMPTS = 10
 """How often a claim is renewed within its lease, so that up to three renewals may fail and clocks may differ."""
+_CLAIM_ATTEMPTS = 10
 
 
 @contextmanager
@@ -140,26 +134,24 @@ def renewing(store: Store, claim: Claim) -> Iterator[None]:
 
     It has a thread, since the application may block its own threads and event loops.
     """
-    if not isinstance(store, LeasedStore):
-        yield
-        return
     ended = threading.Event()
-    threading.Thread(target=_keep_renewing, args=(store, claim, ended), name="renew claim", daemon=True).start()
+
+    def keep_renewing(leased: LeasedStore) -> None:
+        while not ended.wait(leased.lease.total_seconds() / _RENEWALS):
+            try:
+                leased.renew(claim, time.time())
+            except ClaimLost:
+                # It was released or recorded in the meantime; if it has expired, recording it fails.
+                return
+            except Exception as error:  # noqa: BLE001 - any kind of store, and the next renewal may succeed
+                _LOGGER.warning("message %s: its claim could not be renewed: %s", claim.identity, type(error).__name__)
+
+    if isinstance(store, LeasedStore):
+        threading.Thread(target=keep_renewing, args=(store,), name="renew claim", daemon=True).start()
     try:
         yield
     finally:
         ended.set()
-
-
-def _keep_renewing(store: LeasedStore, claim: Claim, ended: threading.Event) -> None:
-    while not ended.wait(store.lease.total_seconds() / _RENEWALS):
-        try:
-            store.renew(claim, time.time())
-        except ClaimLost:
-            # It was released or recorded in the meantime; if it has expired, recording it fails.
-            return
-        except Exception as error:  # noqa: BLE001 - any kind of store, and the next renewal may succeed
-            _LOGGER.warning("message %s: its claim could not be renewed: %s", claim.identity, type(error).__name__)
 
 
 LEASE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ content, so that a message that is created again, for example after a restart, g
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -75,7 +75,9 @@ def with_ids(messages: Messages, key: str | None = None, session_of: SessionOf |
         return [_with_id(messages, key, session_of, seen)]
     if isinstance(messages, ServiceBusMessageBatch):
         raise WrongUse("messages to send: got a ServiceBusMessageBatch, expected the messages themselves")
-    given: Sequence[Any] = [messages] if isinstance(messages, Mapping) else _listed(messages)
+    if not isinstance(messages, Iterable) or isinstance(messages, str | bytes):
+        raise WrongUse(f"messages to send: got a {type(messages).__name__}, expected one message or several")
+    given = [messages] if isinstance(messages, Mapping) else messages
     return [_with_id(each, key, session_of, seen) for each in given]
 
 
@@ -121,12 +123,6 @@ def annotation(message: AmqpAnnotatedMessage, name: bytes) -> object:
     return held.get(name, held.get(name.decode()))
 
 
-def _listed(messages: object) -> Sequence[Any]:
-    if isinstance(messages, Iterable) and not isinstance(messages, str | bytes):
-        return [*messages]
-    raise WrongUse(f"messages to send: got a {type(messages).__name__}, expected one message or several")
-
-
 def _with_id(given: object, key: str | None, session_of: SessionOf | None, seen: dict[bytes, int]) -> OutgoingMessage:
     message = given if isinstance(given, _SDK_MESSAGES) else _from_mapping(given)
     raw = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
@@ -154,12 +150,12 @@ def _with_id(given: object, key: str | None, session_of: SessionOf | None, seen:
 
 
 def _from_mapping(given: object) -> SdkMessage:
-    if isinstance(given, Mapping):
-        try:
-            return ServiceBusMessage(**given)
-        except (TypeError, ValueError) as error:
-            raise WrongUse(f"a message given as a mapping: is invalid, {error}") from error
-    raise WrongUse(f"a message: got a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
+    if not isinstance(given, Mapping):
+        raise WrongUse(f"a message: got a {type(given).__name__}, expected a ServiceBusMessage or AmqpAnnotatedMessage")
+    try:
+        return ServiceBusMessage(**given)
+    except (TypeError, ValueError) as error:
+        raise WrongUse(f"a message given as a mapping: is invalid, {error}") from error
 
 
 def _session(raw: AmqpAnnotatedMessage, session_of: SessionOf) -> str | None:
