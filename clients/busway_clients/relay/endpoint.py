@@ -64,8 +64,17 @@ class RelayEndpoint:
         host = urlsplit(values.get("endpoint", "")).netloc
         if not host:
             raise WrongUse("the connection string of a relay: has no Endpoint, expected sb://<host>/")
+        credential: Credential | None = None
+        name, key = values.get("sharedaccesskeyname"), values.get("sharedaccesskey")
+        if "sharedaccesssignature" in values:
+            credential = AzureSasCredential(values["sharedaccesssignature"])
+        elif name and key:
+            credential = AzureNamedKeyCredential(name, key)
+        elif name or key:
+            text = "the connection string has one of SharedAccessKeyName and SharedAccessKey, expected both"
+            raise WrongUse(f"{host}: {text}")
         is_plain = values.get("usedevelopmentemulator", "").lower() == "true"
-        return cls(host, path or values.get("entitypath", ""), _credential(values, host), is_plain)
+        return cls(host, path or values.get("entitypath", ""), credential, is_plain)
 
     @property
     def place(self) -> str:
@@ -78,26 +87,24 @@ class RelayEndpoint:
 
         None if the endpoint needs none. Raises RelayError if none is available.
         """
+        if self.credential is None:
+            return None
         try:
             if isinstance(self.credential, AzureNamedKeyCredential):
-                return self._signed(*self.credential.named_key, int(now()) + _SIGNED_SECONDS)
+                name, key = self.credential.named_key
+                expiry = int(now()) + _SIGNED_SECONDS
+                resource = quote(f"http://{urlsplit(f'//{self.host}').hostname}/{self.path}", safe="")
+                digest = hmac.digest(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256)
+                signed = f"sr={resource}&sig={quote(base64.b64encode(digest), safe='')}&se={expiry}"
+                return AccessToken(f"SharedAccessSignature {signed}&skn={quote(name, safe='')}", expiry)
             if isinstance(self.credential, AzureSasCredential):
                 text = self.credential.signature
                 return AccessToken(text, int(parse_qs(text.partition(" ")[2])["se"][0]))
-            if self.credential is None:
-                return None
             got: Any = await asyncio.to_thread(self.credential.get_token, _SCOPE)
             token: AccessToken = await got if inspect.isawaitable(got) else got
         except Exception as error:
             raise RelayError(f"{self.place}: no token is available ({type(error).__name__})") from error
         return token
-
-    def _signed(self, name: str, key: str, expiry: int) -> AccessToken:
-        resource = quote(f"http://{urlsplit(f'//{self.host}').hostname}/{self.path}", safe="")
-        digest = hmac.digest(key.encode(), f"{resource}\n{expiry}".encode(), hashlib.sha256)
-        signature = quote(base64.b64encode(digest), safe="")
-        text = f"SharedAccessSignature sr={resource}&sig={signature}&se={expiry}&skn={quote(name, safe='')}"
-        return AccessToken(text, expiry)
 
     def url(
         self,
@@ -122,13 +129,3 @@ class RelayEndpoint:
         suffix = whole[len(self.path) :] if whole.lower().startswith(self.path.lower()) else ""
         query = {name: value for name, value in address.query.items() if not name.lower().startswith("sb-")}
         return suffix.strip("/"), query
-
-
-def _credential(values: Mapping[str, str], host: str) -> Credential | None:
-    if "sharedaccesssignature" in values:
-        return AzureSasCredential(values["sharedaccesssignature"])
-    name, key = values.get("sharedaccesskeyname"), values.get("sharedaccesskey")
-    if bool(name) != bool(key):
-        text = "the connection string has one of SharedAccessKeyName and SharedAccessKey, expected both"
-        raise WrongUse(f"{host}: {text}")
-    return AzureNamedKeyCredential(name, key) if name and key else None

@@ -192,26 +192,26 @@ class RelayListener(AbstractAsyncContextManager["RelayListener"]):
                 token = await endpoint.token()
                 url = endpoint.url("listen", token)
                 async with await self._sockets.open(name, endpoint, url, "listener") as channel:
-                    await self._note(name, Listening(True))
+                    await self._note(name, None)
                     await self._obey(channel, token)
             except RelayError as error:
-                await self._note(name, Listening(False, error))
+                await self._note(name, error)
             except Exception as error:
                 # An unexpected error ends this channel, but not the listener.
                 _LOGGER.exception("%s: the control channel failed", name)
                 text = f"{endpoint.place}: the control channel failed with {type(error).__name__}"
-                await self._note(name, Listening(False, RelayError(text)))
+                await self._note(name, RelayError(text))
             attempt = 0 if time.monotonic() - began >= _STEADY else attempt
             await asyncio.sleep(self._pauses[min(attempt, len(self._pauses) - 1)] * random.uniform(0.8, 1.2))
             attempt += 1
 
-    async def _note(self, name: str, state: Listening) -> None:
-        if state.is_on:
+    async def _note(self, name: str, error: RelayError | None) -> None:
+        if error is None:
             _LOGGER.info("%s: listening", name)
         else:
-            _LOGGER.warning("%s: not listening: %s", name, state.error)
+            _LOGGER.warning("%s: not listening: %s", name, error)
         async with self._changed:
-            self._states[name] = state
+            self._states[name] = Listening(error is None, error)
             self._changed.notify_all()
 
     async def _obey(self, channel: RelayConnection, token: AccessToken | None) -> None:
@@ -220,28 +220,25 @@ class RelayListener(AbstractAsyncContextManager["RelayListener"]):
         try:
             while True:
                 message = await channel.receive()
-                # Bytes are the body of an HTTP request, which was already declined.
-                if isinstance(message, str):
-                    await self._obey_message(channel, message)
+                try:
+                    # Bytes are the body of an HTTP request, which was already declined.
+                    content = json.loads(message) if isinstance(message, str) else {}
+                except (ValueError, RecursionError):
+                    content = None
+                match content:
+                    case {"accept": {} as offered}:
+                        serving = asyncio.create_task(self._serve_offer(channel.endpoint, offered))
+                        self._served.add(serving)
+                        serving.add_done_callback(self._served.discard)
+                    case {"request": {"id": number}}:
+                        await channel.send(json.dumps({"response": {"requestId": number, **_ONLY_WEBSOCKETS}}))
+                    case {}:
+                        pass
+                    case _:
+                        text = "%s: a control message is not a JSON object and is ignored"
+                        _LOGGER.warning(text, channel.endpoint)
         finally:
             renewing.cancel()
-
-    async def _obey_message(self, channel: RelayConnection, message: str) -> None:
-        try:
-            content = json.loads(message)
-        except (ValueError, RecursionError):
-            content = None
-        match content:
-            case {"accept": {} as offered}:
-                serving = asyncio.create_task(self._serve_offer(channel.endpoint, offered))
-                self._served.add(serving)
-                serving.add_done_callback(self._served.discard)
-            case {"request": {"id": number}}:
-                await channel.send(json.dumps({"response": {"requestId": number, **_ONLY_WEBSOCKETS}}))
-            case {}:
-                pass
-            case _:
-                _LOGGER.warning("%s: a control message is not a JSON object and is ignored", channel.endpoint)
 
     async def _renew(self, channel: RelayConnection, token: AccessToken | None) -> None:
         while token is not None:
