@@ -15,7 +15,7 @@ from busway_clients.tables import TableStore
 from tests.azurite import table_account
 from tests.clients.conftest import fresh
 from tests.clients.sessions.consumers import Regions
-from tests.clients.sessions.region import OPENED
+from tests.clients.sessions.region import OPENED, closed_after
 
 _numbers = itertools.count(1)
 
@@ -36,6 +36,11 @@ def tables() -> str:
 def table(tables: Any) -> Any:
     """Return connection string and name of a table that no other test uses."""
     return tables, f"journal{next(_numbers)}"
+
+
+@pytest.fixture
+def table_store(table: tuple[str, str]) -> TableStore:
+    return closed_after(TableStore.from_connection_string(*table))
 
 
 class Synchronous:
@@ -67,9 +72,8 @@ def store(request: pytest.FixtureRequest, table: tuple[str, str], tmp_path: Path
         "tables awaited": lambda: Synchronous(lambda: AsyncTableStore.from_connection_string(*table)),
         "sqlite awaited": lambda: Synchronous(lambda: AsyncSqliteStore(tmp_path / "journal.db")),
     }
-    made = stores[request.param]()
+    made = closed_after(stores[request.param]())
     made.open()
-    OPENED.append(made)
     return made
 
 

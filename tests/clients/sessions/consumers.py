@@ -8,8 +8,10 @@ from typing import Any
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
+import busway_clients.aio.sessions as aio
 from busway_broker.thread import RunningBroker
-from busway_clients.sessions import Journal, JournaledConsumer, Lease, Settings
+from busway_clients.sessions import Journal, JournaledConsumer, Lease, Settings, Source
+from tests.site import until
 
 QUICK: dict[str, Any] = {"poll_seconds": 0.05, "idle_seconds": 0.2, "retry_seconds": 0.01, "accept_seconds": 0.3}
 
@@ -18,6 +20,18 @@ SETTINGS = Settings(**QUICK)
 
 
 SECONDS = 30
+SITES = ("west", "east")
+
+
+class Pause:
+    """What an application does that waits, once it has begun, until a test lets it go on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, _: Any) -> None:
+        self.begun.set()
+        assert self.go_on.wait(SECONDS)
 
 
 class Effects:
@@ -63,37 +77,40 @@ class Regions:
     def queue(self, kind: str = "sessions") -> str:
         return f"{kind}-{self._number}"
 
+    def source(self, kind: str = "sessions") -> Source:
+        return Source(self.queue(kind), has_sessions=kind == "sessions")
+
     def async_client(self, site: str) -> AsyncServiceBusClient:
         return AsyncServiceBusClient.from_connection_string(self.broker.connection_string(site), retry_total=0)
 
-    def active(self, queue: str) -> dict[str, int]:
-        return {site: self.broker.counts(site)[queue].active for site in ("west", "east")}
+    def consumer(
+        self, site: str, store: Any, apply: Any, kind: str = "sessions", *, client: Any = None, **options: Any
+    ) -> Any:
+        """Return a consumer of the queue of a kind, or of a *source*; with a *client* of asyncio an awaited one."""
+        make: Any = JournaledConsumer if client is None else aio.JournaledConsumer
+        source = options.pop("source", self.source(kind))
+        lanes = options.pop("lanes", 1)
+        settings = Settings(**{**QUICK, "lock": "session" if kind == "sessions" else "message", **options})
+        client = client or self.clients[site]
+        return make(client, source, store, apply, site=site, settings=settings, lanes=lanes)
 
-    def send(
-        self, queue: str, ids: Iterable[str], session: str | None = None, sites: Iterable[str] = ("west", "east")
-    ) -> None:
-        """Send messages with these ids, each session's in order."""
+    @contextlib.contextmanager
+    def consumers(self, store: Any, apply: Any, sites: Iterable[str] = SITES, **options: Any) -> Iterator[None]:
+        """Let consumers of the queue with sessions run at *sites*."""
+        with contextlib.ExitStack() as ends:
+            for site in sites:
+                ends.enter_context(self.consumer(site, store, apply, lanes=2, **options))
+            yield
+
+    def active(self, kind: str = "sessions") -> dict[str, int]:
+        return {site: self.broker.counts(site)[self.queue(kind)].active for site in SITES}
+
+    def until_empty(self, kind: str = "sessions", sites: Iterable[str] = SITES) -> None:
+        until(lambda: not any(self.active(kind)[site] for site in sites))
+
+    def send(self, ids: Iterable[str], session: str | None = None, sites: Iterable[str] = SITES) -> None:
+        """Send messages with these ids in their order, to the queue with sessions if they have one."""
+        messages = [ServiceBusMessage(name, message_id=name, session_id=session) for name in ids]
         for site in sites:
-            with self.clients[site].get_queue_sender(queue) as sender:
-                sender.send_messages([ServiceBusMessage(name, message_id=name, session_id=session) for name in ids])
-
-
-@contextlib.contextmanager
-def consumers(
-    clients: dict[str, ServiceBusClient], source: Any, store: Any, effects: Any, **options: Any
-) -> Iterator[Any]:
-    with contextlib.ExitStack() as ends:
-        made = []
-        for site, client in clients.items():
-            settings = options.get(site, options.get("settings", SETTINGS))
-            consumer = JournaledConsumer(client, source, store, effects, site=site, settings=settings, lanes=2)
-            made.append(ends.enter_context(consumer))
-        yield made
-
-
-class Closing:
-    def __init__(self, store: Any) -> None:
-        self.store = store
-
-    async def aclose(self) -> None:
-        await self.store.close()
+            with self.clients[site].get_queue_sender(self.queue("sessions" if session else "plain")) as sender:
+                sender.send_messages(messages)

@@ -33,10 +33,16 @@ def arrival(name: str, place: int, site: str, *, origin: str | None = None, numb
     return Arrival(name, name, SESSION, origin or site, lines, number)
 
 
-def new_store() -> SqliteStore:
-    """Return a store in memory that is closed after the test."""
-    store = SqliteStore(":memory:")
+def closed_after[Opened](store: Opened) -> Opened:
+    """Return a store, which is closed after the test."""
     OPENED.append(store)
+    return store
+
+
+def new_store(path: Any = ":memory:") -> SqliteStore:
+    """Return an open store in memory, or in a file, that is closed after the test."""
+    store = closed_after(SqliteStore(path))
+    store.open()
     return store
 
 

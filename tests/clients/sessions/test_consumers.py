@@ -11,215 +11,133 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 
 import busway_clients.aio.sessions as aio
 from busway_clients.aio.tables import TableStore as AsyncTableStore
-from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
-from busway_clients.tables import TableStore
-from tests.clients.sessions.consumers import (
-    QUICK,
-    SECONDS,
-    SETTINGS,
-    Closing,
-    Effects,
-    Regions,
-    consumers,
-    lease_of,
-)
-from tests.clients.sessions.region import OPENED
+from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, State
+from tests.clients.sessions.consumers import QUICK, SETTINGS, SITES, Effects, Pause, Regions, lease_of
+from tests.clients.sessions.region import new_store
 from tests.site import until
 
 
-@pytest.fixture
-def store(table: tuple[str, str]) -> Any:
-    made = TableStore.from_connection_string(*table)
-    OPENED.append(made)
-    return made
-
-
-def test_two_regions_apply_each_message_once_and_each_session_in_order(regions: Regions, store: Any) -> None:
+def test_two_regions_apply_each_message_once_and_each_session_in_order(regions: Regions, table_store: Any) -> None:
     sessions = {f"shipment-{n}": [f"s{n}-{step}" for step in range(12)] for n in range(4)}
     for session, names in sessions.items():
-        regions.send(regions.queue(), names, session)
+        regions.send(names, session)
     effects = Effects()
-    with consumers(regions.clients, Source(regions.queue()), store, effects):
-        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
+    with regions.consumers(table_store, effects):
+        regions.until_empty()
     assert len(effects.done) == 48
     assert {session: effects.of(session) for session in sessions} == sessions
-    journal = Journal(store, SETTINGS)
-    record = journal.record("shipment-0", sessions["shipment-0"])
+    record = Journal(table_store, SETTINGS).record("shipment-0", sessions["shipment-0"])
     assert {entry.state for entry in record.entries.values()} == {State.COMPLETED}
     assert record.lease is not None
     assert not record.lease.is_held
 
 
-def test_awaited_consumers_of_queues_without_sessions_lock_each_message(
-    regions: Regions, table: tuple[str, str]
+@pytest.mark.parametrize(
+    ("kind", "session", "sites"), [("plain", None, SITES), ("sessions", "s", SITES[:1])], ids=["plain", "sessions"]
+)
+def test_awaited_consumers_apply_each_message_once_and_sessions_in_order(
+    regions: Regions, table: tuple[str, str], kind: str, session: str | None, sites: tuple[str, ...]
 ) -> None:
-    names = [f"m{n}" for n in range(20)]
-    regions.send(regions.queue("plain"), names)
-    settings = Settings(lock="message", **QUICK)
+    names = [f"m{n:02}" for n in range(20)]
+    regions.send(names, session, sites)
     effects = Effects()
 
     async def run() -> None:
         async with contextlib.AsyncExitStack() as ends:
-            for site in ("west", "east"):
-                store = await ends.enter_async_context(
-                    contextlib.aclosing(Closing(AsyncTableStore.from_connection_string(*table)))
-                )
+            for site in sites:
+                store = AsyncTableStore.from_connection_string(*table)
+                ends.push_async_callback(store.close)
                 client = await ends.enter_async_context(regions.async_client(site))
-                consumer = aio.JournaledConsumer(
-                    client,
-                    Source(regions.queue("plain"), has_sessions=False),
-                    store.store,
-                    effects.awaited,
-                    site=site,
-                    settings=settings,
-                    lanes=2,
-                )
+                consumer = regions.consumer(site, store, effects.awaited, kind, client=client, lanes=2)
                 await ends.enter_async_context(consumer)
-            await asyncio.to_thread(until, lambda: regions.active(regions.queue("plain")) == {"west": 0, "east": 0})
+            await asyncio.to_thread(regions.until_empty, kind, sites)
 
     asyncio.run(run())
-    assert sorted(effects.done) == sorted((None, name) for name in names)
+    assert (effects.of(session) if session else sorted(effects.of(None))) == names
 
 
 @pytest.mark.parametrize("is_awaited", [False, True], ids=["threads", "awaited"])
 def test_cut_connection_does_not_end_a_consumer_without_sessions(regions: Regions, is_awaited: bool) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def act(_: Any) -> None:
-        begun.set()
-        assert go_on.wait(SECONDS)
-
-    effects = Effects(act)
-    settings = Settings(lock="message", **QUICK)
-    source = Source(regions.queue("plain"), has_sessions=False)
+    pause = Pause()
+    effects = Effects(pause)
 
     def cut() -> None:
-        assert begun.wait(SECONDS)
+        assert pause.begun.wait(30)
         regions.broker.faults("west").cut_connections()
-        go_on.set()
-        regions.send(regions.queue("plain"), ["m3"], sites=["west"])
+        pause.go_on.set()
+        regions.send(["m3"], sites=["west"])
         until(lambda: (None, "m3") in effects.done)
 
     async def run() -> None:
         store = aio.SqliteStore(":memory:")
-        async with (
-            regions.async_client("west") as client,
-            aio.JournaledConsumer(
-                client,
-                source,
-                store,
-                lambda delivery: asyncio.to_thread(effects, delivery),
-                site="west",
-                settings=settings,
-                lanes=1,
-            ),
-        ):
-            await asyncio.to_thread(cut)
+        async with regions.async_client("west") as client:
+
+            async def apply(delivery: Any) -> None:
+                await asyncio.to_thread(effects, delivery)
+
+            async with regions.consumer("west", store, apply, "plain", client=client):
+                await asyncio.to_thread(cut)
         await store.close()
 
-    regions.send(regions.queue("plain"), ["m1", "m2"], sites=["west"])
+    regions.send(["m1", "m2"], sites=["west"])
     if is_awaited:
         asyncio.run(run())
     else:
-        store = SqliteStore(":memory:")
-        OPENED.append(store)
-        with JournaledConsumer(
-            regions.clients["west"], source, store, effects, site="west", settings=settings, lanes=1
-        ):
+        with regions.consumer("west", new_store(), effects, "plain"):
             cut()
     assert effects.done.count((None, "m1")) == 1
 
 
-def test_message_in_progress_elsewhere_blocks_no_other(regions: Regions, store: Any) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+def test_message_in_progress_elsewhere_blocks_no_other(regions: Regions, table_store: Any) -> None:
+    by: list[tuple[str, str]] = []
+    pause = Pause()
 
     def long(delivery: Any) -> None:
-        begun.set()
-        assert go_on.wait(SECONDS)
+        pause(delivery)
         by.append(("west", delivery.message_id))
 
-    by: list[tuple[str, str]] = []
-    settings = Settings(lock="message", **QUICK)
-    source = Source(regions.queue("plain"), has_sessions=False)
-    regions.send(regions.queue("plain"), ["m1"], sites=["west"])
-    with JournaledConsumer(regions.clients["west"], source, store, long, site="west", settings=settings, lanes=1):
-        assert begun.wait(SECONDS)
-        regions.send(regions.queue("plain"), ["m1", "m2", "m3"], sites=["east"])
+    def short(delivery: Any) -> None:
+        by.append(("east", delivery.message_id))
 
-        def short(delivery: Any) -> None:
-            by.append(("east", delivery.message_id))
-
-        with JournaledConsumer(regions.clients["east"], source, store, short, site="east", settings=settings, lanes=1):
+    regions.send(["m1"], sites=["west"])
+    with regions.consumer("west", table_store, long, "plain"):
+        assert pause.begun.wait(30)
+        regions.send(["m1", "m2", "m3"], sites=["east"])
+        with regions.consumer("east", table_store, short, "plain"):
             until(lambda: len(by) == 2)
             assert by == [("east", "m2"), ("east", "m3")]
-            until(lambda: regions.active(regions.queue("plain")) == {"west": 1, "east": 1})
-            go_on.set()
-            until(lambda: regions.active(regions.queue("plain")) == {"west": 0, "east": 0})
+            until(lambda: regions.active("plain") == {"west": 1, "east": 1})
+            pause.go_on.set()
+            regions.until_empty("plain")
     assert by[2:] == [("west", "m1")]
 
 
-def test_awaited_consumers_keep_the_order_of_sessions(regions: Regions, table: tuple[str, str]) -> None:
-    names = [f"m{n}" for n in range(10)]
-    regions.send(regions.queue(), names, "s")
-    effects = Effects()
-
-    async def run() -> None:
-        async with regions.async_client("west") as client:
-            store = AsyncTableStore.from_connection_string(*table)
-            async with (
-                contextlib.aclosing(Closing(store)),
-                aio.JournaledConsumer(
-                    client, Source(regions.queue()), store, effects.awaited, site="west", settings=SETTINGS, lanes=2
-                ),
-            ):
-                await asyncio.to_thread(until, lambda: regions.active(regions.queue())["west"] == 0)
-
-    asyncio.run(run())
-    assert effects.of("s") == names
-
-
-def test_secondary_starts_no_session_while_the_primary_works(regions: Regions, store: Any) -> None:
-    secondary = Settings(head_start_seconds=300, **QUICK)
+def test_secondary_starts_no_session_while_the_primary_works(regions: Regions, table_store: Any) -> None:
     by: list[tuple[str, str]] = []
-
-    def applied_at(site: str) -> Any:
-        return lambda delivery: by.append((site, delivery.message_id))
-
     with contextlib.ExitStack() as ends:
-        for site, settings in (("east", secondary), ("west", SETTINGS)):
-            consumer = JournaledConsumer(
-                regions.clients[site],
-                Source(regions.queue()),
-                store,
-                applied_at(site),
-                site=site,
-                settings=settings,
-                lanes=1,
-            )
-            ends.enter_context(consumer)
-        regions.send(regions.queue(), ["m1", "m2", "m3"], "s", sites=("east", "west"))
-        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
+        for site, head_start in (("east", 300), ("west", 0)):
+
+            def applied(delivery: Any, site: str = site) -> None:
+                by.append((site, delivery.message_id))
+
+            ends.enter_context(regions.consumer(site, table_store, applied, head_start_seconds=head_start))
+        regions.send(["m1", "m2", "m3"], "s", sites=("east", "west"))
+        regions.until_empty()
     assert by == [("west", "m1"), ("west", "m2"), ("west", "m3")]
 
 
-def test_lease_is_renewed_while_the_application_works(regions: Regions, store: Any) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def act(_: Any) -> None:
-        begun.set()
-        assert go_on.wait(SECONDS)
-
-    regions.send(regions.queue(), ["m1", "m2"], "s")
-    effects = Effects(act)
-    settings = Settings(lease_seconds=0.6, **QUICK)
-    with consumers(regions.clients, Source(regions.queue()), store, effects, settings=settings):
-        assert begun.wait(SECONDS)
-        journal = Journal(store, settings)
+def test_lease_is_renewed_while_the_application_works(regions: Regions, table_store: Any) -> None:
+    pause = Pause()
+    regions.send(["m1", "m2"], "s")
+    effects = Effects(pause)
+    with regions.consumers(table_store, effects, lease_seconds=0.6):
+        assert pause.begun.wait(30)
+        journal = Journal(table_store, SETTINGS)
         first = lease_of(journal, "s")
         until(lambda: lease_of(journal, "s").beat > first.beat + 6)
         assert lease_of(journal, "s").token == first.token
-        go_on.set()
-        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
+        pause.go_on.set()
+        regions.until_empty()
     assert effects.of("s") == ["m1", "m2"]
 
 
@@ -237,11 +155,9 @@ class StuckClient:
 
 def test_a_lane_that_is_stuck_in_the_sdk_does_not_keep_the_consumer_from_ending() -> None:
     client: Any = StuckClient()
-    store = SqliteStore(":memory:")
-    OPENED.append(store)
     settings = Settings(patience_seconds=0.1, **QUICK)
     began = time.monotonic()
-    with JournaledConsumer(client, Source("q"), store, Effects(), site="west", settings=settings):
+    with JournaledConsumer(client, Source("q"), new_store(), Effects(), site="west", settings=settings):
         assert client.is_asked.wait(30)
     assert time.monotonic() - began < 20
     client.let.set()

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
+from busway_clients.sessions import Journal, Settings, State
 from tests.clients.applications import ENVIRONMENT
 from tests.clients.sessions.consumers import Regions
-from tests.clients.sessions.region import OPENED
+from tests.clients.sessions.region import new_store
 from tests.site import until
 
 NAMES = ["m1", "m2", "m3"]
@@ -67,7 +67,7 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     regions: Regions, tmp_path: Path, end: str, before: Any, after: Any, left_in_west: Any
 ) -> None:
     name = regions.queue()
-    regions.send(name, NAMES, "s")
+    regions.send(NAMES, "s")
     journal, effects = tmp_path / "journal.db", tmp_path / "effects"
     effects.touch()
     command = [
@@ -86,21 +86,14 @@ def test_killed_consumer_repeats_no_recorded_event_and_unsure_ones_are_reported(
     until(lambda: regions.broker.counts("west")[name].active == len(left_in_west))
 
     done: list[str] = []
-    store = SqliteStore(journal)
-    OPENED.append(store)
-    settings = Settings(lease_seconds=1, poll_seconds=0.05, idle_seconds=0.2, accept_seconds=0.3)
+
+    def apply(delivery: Any) -> None:
+        done.append(f"{delivery.message_id} {delivery.may_have_run}")
+
+    store = new_store(journal)
     for site in ("east", "west"):
-        consumer = JournaledConsumer(
-            regions.clients[site],
-            Source(name),
-            store,
-            lambda delivery: done.append(f"{delivery.message_id} {delivery.may_have_run}"),
-            site=site,
-            settings=settings,
-            lanes=1,
-        )
-        with consumer:
-            until(lambda: regions.broker.counts(site)[name].active == 0)  # noqa: B023 - called before the next
+        with regions.consumer(site, store, apply, lease_seconds=1):
+            regions.until_empty(sites=[site])
     assert done == after
-    entries = Journal(store, settings).record("s", NAMES).entries
+    entries = Journal(store, Settings()).record("s", NAMES).entries
     assert {entry.state for entry in entries.values()} == {State.COMPLETED}

@@ -25,7 +25,6 @@ from busway_clients.sessions import (
     Mark,
     Place,
     Seen,
-    SqliteStore,
     Translation,
     joined,
     seen_event,
@@ -33,7 +32,7 @@ from busway_clients.sessions import (
 )
 from busway_clients.sessions.marks import mark_row
 from tests.clients.sessions.mark_histories import MarkHistory
-from tests.clients.sessions.region import OPENED
+from tests.clients.sessions.region import new_store
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/guaranteed-ordering.md").read_text(encoding="utf-8")
@@ -222,9 +221,7 @@ def test_marks_are_stored_and_moved_by_one_instance_each(store: Any) -> None:
 
 
 def test_malformed_mark_is_reported() -> None:
-    store = SqliteStore(":memory:")
-    OPENED.append(store)
-    store.open()
+    store = new_store()
     books = Bookmarks(store, "c")
     books.save("s", marked(native(1)))
     store.write("k.c.s", [Write("mark", {"Open": 0, "Schema": 1, "Views": '["west/"]', "View0": "{}"})])
@@ -269,9 +266,7 @@ def test_a_forged_stamp_covers_no_other_message(stamps: str, name: str, *, numbe
     forged = event(name, 1003, seconds=10, path="west", **FORGED[stamps])
     forged.body = [b"forged"]
     mark = marked(arrived(1, seconds=2), arrived(2, seconds=3), seen_event(forged, "east", "0"))
-    store = SqliteStore(":memory:")
-    OPENED.append(store)
-    store.open()
+    store = new_store()
     books = Bookmarks(store, "c")
     books.save("0", mark)
     translation = Translation(books.load("0"), {"west": ["0"], "east": ["0"]}, numbers_agree=numbers_agree)
@@ -316,9 +311,7 @@ def test_forged_origins_do_not_overflow_a_mark() -> None:
 
 
 def test_the_positions_of_copies_in_a_mark_of_an_earlier_version_are_not_used() -> None:
-    store = SqliteStore(":memory:")
-    OPENED.append(store)
-    store.open()
+    store = new_store()
     books = Bookmarks(store, "c")
     books.save("s", marked(native(1), copy(2)))
     [row] = store.read("k.c.s", ["mark"])

@@ -4,71 +4,32 @@ from typing import Any
 
 import pytest
 
-from busway_clients.sessions import (
-    Journal,
-    JournaledConsumer,
-    JournalMismatch,
-    JournalRefused,
-    Settings,
-    Source,
-    SqliteStore,
-)
-from busway_clients.tables import TableStore
-from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions
-from tests.clients.sessions.region import OPENED
+from busway_clients.sessions import Journal, JournalMismatch, JournalRefused, Settings, Source
+from tests.clients.sessions.consumers import Effects, Regions
+from tests.clients.sessions.region import new_store
 
 
-@pytest.fixture
-def store(table: tuple[str, str]) -> Any:
-    made = TableStore.from_connection_string(*table)
-    OPENED.append(made)
-    return made
-
-
-def test_sessions_on_one_side_only_are_an_error(regions: Regions, store: Any) -> None:
-    regions.send(regions.queue("plain"), ["m1"])
-    consumer = JournaledConsumer(
-        regions.clients["west"],
-        Source(regions.queue("plain")),
-        store,
-        Effects(),
-        site="west",
-        settings=SETTINGS,
-        lanes=1,
-    )
+def test_sessions_on_one_side_only_are_an_error(regions: Regions) -> None:
+    regions.send(["m1"])
+    regions.send(["m1"], "s")
+    consumer = regions.consumer("west", new_store(), Effects(), source=Source(regions.queue("plain")))
     with pytest.raises(JournalRefused, match=rf"west: {regions.queue('plain')}: .*sessions are needed at all sites"):
         consumer.run()
-    regions.send(regions.queue(), ["m1"], "s")
-    plain = Settings(lock="message", **QUICK)
-    other_store = SqliteStore(":memory:")
-    OPENED.append(other_store)
-    consumer = JournaledConsumer(
-        regions.clients["east"],
-        Source(regions.queue(), has_sessions=False),
-        other_store,
-        Effects(),
-        site="east",
-        settings=plain,
-        lanes=1,
-    )
+    source = Source(regions.queue(), has_sessions=False)
+    consumer = regions.consumer("east", new_store(), Effects(), "plain", source=source)
     with pytest.raises(JournalRefused, match=rf"east: {regions.queue()}: .*with no sessions"):
         consumer.run()
     with pytest.raises(JournalRefused, match="has no sessions, expected some"):
-        JournaledConsumer(regions.clients["west"], Source("q", has_sessions=False), store, Effects(), site="west")
-    assert regions.active(regions.queue())["east"] == 1
-    assert regions.active(regions.queue("plain"))["west"] == 1
+        regions.consumer("west", new_store(), Effects(), source=source)
+    assert (regions.active()["east"], regions.active("plain")["west"]) == (1, 1)
 
 
-def test_a_journal_of_another_queue_is_refused_at_the_start(regions: Regions, store: Any) -> None:
-    Journal(store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
+def test_a_journal_of_another_queue_is_refused_at_the_start(regions: Regions, table_store: Any) -> None:
+    Journal(table_store, Settings(application="SHIPMENTS/subscriptions/Application".lower())).open()
     source = Source("Shipments", subscription="application")
-    for names, is_refused in ((source, False), (Source(regions.queue()), True)):
-        consumer = JournaledConsumer(regions.clients["west"], names, store, Effects(), site="west", settings=SETTINGS)
-        if is_refused:
-            with pytest.raises(JournalMismatch, match="Application is 'shipments/subscriptions/application' there"):
-                consumer.start()
-        else:
-            consumer.journal.open()
+    regions.consumer("west", table_store, Effects(), source=source).journal.open()
+    with pytest.raises(JournalMismatch, match="Application is 'shipments/subscriptions/application' there"):
+        regions.consumer("west", table_store, Effects()).start()
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from busway_clients.sessions.entries import Entry, State, session_partition
 from busway_clients.sessions.leases import LEASE_KEY, HeldLease, Lease
 from busway_clients.tables import TableStore
 from tests.azurite import ACCOUNT
-from tests.clients.sessions.region import OPENED
+from tests.clients.sessions.region import closed_after, new_store
 
 STRANGE = [
     "a/b\\c#d?e",
@@ -185,9 +185,7 @@ def test_a_journal_belongs_to_one_application(store: Any) -> None:
     ],
 )
 def test_malformed_row_is_reported_with_its_key(tmp_path: Path, row: Any, properties: Any, problem: Any) -> None:
-    store = SqliteStore(tmp_path / "journal.db")
-    OPENED.append(store)
-    store.open()
+    store = new_store(tmp_path / "journal.db")
     store.write("s.x", [Write(row, {"Open": 1, **properties})])
     with pytest.raises(JournalMalformed, match=f"journal.db, s.x, row {row}: {problem}"):
         Journal(store, Settings()).read("s.x", ["a"])
@@ -229,8 +227,7 @@ def test_existing_table_needs_no_right_to_create_one(table: tuple[str, str], is_
     if is_awaited:
         asyncio.run(opened())
         return
-    store = TableStore.from_endpoint(account["TableEndpoint"], name, credential)
-    OPENED.append(store)
+    store = closed_after(TableStore.from_endpoint(account["TableEndpoint"], name, credential))
     for _ in range(2):
         Journal(store, Settings()).open()
 
@@ -246,8 +243,7 @@ def test_foreign_file_and_missing_folder_are_refused_and_not_changed(tmp_path: P
         tmp_path / "missing/journal.db": r"journal\.db: unable to open",
     }
     for path, problem in problems.items():
-        store = SqliteStore(path)
-        OPENED.append(store)
+        store = closed_after(SqliteStore(path))
         with pytest.raises(StoreRefused, match=problem):
             store.open()
     assert outbox.read_bytes() == before
@@ -258,16 +254,13 @@ def test_foreign_file_and_missing_folder_are_refused_and_not_changed(tmp_path: P
 def test_silent_store_is_unavailable_and_refusal_is_reported(table: tuple[str, str]) -> None:
     connection_string, name = table
     nobody = f"{ACCOUNT}TableEndpoint=http://127.0.0.1:9/devstoreaccount1;"
-    away = TableStore.from_connection_string(nobody, name)
-    OPENED.append(away)
+    away = closed_after(TableStore.from_connection_string(nobody, name))
     with pytest.raises(StoreUnavailable, match="did not answer"):
         away.open()
-    missing = TableStore.from_connection_string(connection_string, name)
-    OPENED.append(missing)
+    missing = closed_after(TableStore.from_connection_string(connection_string, name))
     with pytest.raises(StoreRefused, match="expected the table to be there"):
         missing.write("p", [Write("k", {"Open": 0})])
-    stranger = TableStore.from_connection_string(connection_string.replace("Eby8", "AAAA"), name)
-    OPENED.append(stranger)
+    stranger = closed_after(TableStore.from_connection_string(connection_string.replace("Eby8", "AAAA"), name))
     with pytest.raises(StoreRefused) as refused:
         stranger.open()
     assert "AAAA" not in str(refused.value)

@@ -8,20 +8,11 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 
 from busway_clients import by_property
 from busway_clients.rows import Write
-from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, Unprocessable
+from busway_clients.sessions import Journal, Unprocessable
 from busway_clients.sessions.leases import LEASE_KEY
 from busway_clients.sessions.order import arrival_of
-from busway_clients.tables import TableStore
-from tests.clients.sessions.consumers import QUICK, SETTINGS, Effects, Regions, consumers
-from tests.clients.sessions.region import OPENED
+from tests.clients.sessions.consumers import SETTINGS, Effects, Regions
 from tests.site import until
-
-
-@pytest.fixture
-def store(table: tuple[str, str]) -> Any:
-    made = TableStore.from_connection_string(*table)
-    OPENED.append(made)
-    return made
 
 
 class Received(NamedTuple):
@@ -37,7 +28,7 @@ class ErrorThatCannotBeEncoded(Exception):
         return "☃" * 40_000 + "\ud800"
 
 
-def test_poison_message_is_dead_lettered_and_its_reason_recorded(regions: Regions, store: Any) -> None:
+def test_poison_message_is_dead_lettered_and_its_reason_recorded(regions: Regions, table_store: Any) -> None:
     error: Any = ErrorThatCannotBeEncoded()  # as applications do, whatever the types say
     raised = {
         "m2": Unprocessable("Broken", "no such shipment"),
@@ -50,10 +41,10 @@ def test_poison_message_is_dead_lettered_and_its_reason_recorded(regions: Region
         if delivery.message_id in raised:
             raise raised[delivery.message_id]
 
-    regions.send(regions.queue(), ["m1", "m2", "m3", "m4", "m5", "m6"], "s")
+    regions.send(["m1", "m2", "m3", "m4", "m5", "m6"], "s")
     effects = Effects(act)
-    with consumers(regions.clients, Source(regions.queue()), store, effects):
-        until(lambda: regions.active(regions.queue()) == {"west": 0, "east": 0})
+    with regions.consumers(table_store, effects):
+        regions.until_empty()
     assert effects.of("s") == ["m1", "m6"]
     for client in regions.clients.values():
         with client.get_queue_receiver(regions.queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
@@ -66,30 +57,29 @@ def test_poison_message_is_dead_lettered_and_its_reason_recorded(regions: Region
         assert "body" not in dead_letters[1][2]
         assert dead_letters[2] == ("m4", "Long?", "☃" * 2047 + "…")
         assert dead_letters[3] == ("m5", "Typed", "☃" * 2047 + "…")
-    entries = Journal(store, SETTINGS).record("s", ["m1", *raised]).entries
+    entries = Journal(table_store, SETTINGS).record("s", ["m1", *raised]).entries
     assert [entries[name].state.value for name in ("m1", *raised)] == ["completed", *["faulted"] * 4]
     assert entries["m3"].attempt == 3
 
 
 def test_malformed_entry_blocks_only_its_session(
-    regions: Regions, store: Any, caplog: pytest.LogCaptureFixture
+    regions: Regions, table_store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Journal(store, SETTINGS).open()
-    store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
-    regions.send(regions.queue(), ["m1"], "bad", sites=["west"])
-    regions.send(regions.queue(), ["m2"], "good", sites=["west"])
+    Journal(table_store, SETTINGS).open()
+    table_store.write("s.bad", [Write(LEASE_KEY, {"Open": 0, "Worker": "?"})])
+    regions.send(["m1"], "bad", sites=["west"])
+    regions.send(["m2"], "good", sites=["west"])
     effects = Effects()
-    consumer = JournaledConsumer(
-        regions.clients["west"], Source(regions.queue()), store, effects, site="west", settings=SETTINGS, lanes=2
-    )
-    with consumer:
+    with regions.consumers(table_store, effects, ["west"]):
         effects.wait_for(1)
         until(lambda: "s.bad, row lease: Site is missing" in caplog.text)
     assert effects.done == [("good", "m2")]
-    assert regions.active(regions.queue())["west"] == 1
+    assert regions.active()["west"] == 1
 
 
-def test_message_without_identity_is_dead_lettered_and_does_not_block_its_session(regions: Regions, store: Any) -> None:
+def test_message_without_identity_is_dead_lettered_and_does_not_block_its_session(
+    regions: Regions, table_store: Any
+) -> None:
     with regions.clients["west"].get_queue_sender(regions.queue()) as sender:
         sender.send_messages(
             [
@@ -105,10 +95,9 @@ def test_message_without_identity_is_dead_lettered_and_does_not_block_its_sessio
             ]
         )
     effects = Effects()
-    settings = Settings(identity="status", **QUICK)
-    with consumers({"west": regions.clients["west"]}, Source(regions.queue()), store, effects, settings=settings):
+    with regions.consumers(table_store, effects, ["west"], identity="status"):
         effects.wait_for(2)
-        until(lambda: regions.active(regions.queue())["west"] == 0)
+        regions.until_empty(sites=["west"])
     assert effects.of("s") == ["1", "3"]
     with regions.clients["west"].get_queue_receiver(
         regions.queue(), sub_queue=ServiceBusSubQueue.DEAD_LETTER
