@@ -3,10 +3,10 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from unittest.mock import patch
 
 from busway_clients.errors import Conflict, StoreUnavailable
@@ -18,30 +18,12 @@ WALL = 1_000_000.0
 """The time of day when a history begins, in seconds since 1970."""
 
 
-class Fate(Protocol):
-    """A history, which decides what fails."""
-
-    chance: random.Random
-
-    def is_away(self) -> bool:
-        """Return whether the store cannot be reached."""
-        ...
-
-    def is_faulty(self) -> bool:
-        """Draw whether a call fails."""
-        ...
-
-    def later(self, delay: float, act: Callable[[], None]) -> None:
-        """Do something after that many seconds."""
-        ...
-
-
 class UncertainStore:
     """A store whose answers are lost, and whose writes may arrive after it was given up."""
 
     name = "journal"
 
-    def __init__(self, fate: Fate, store: SqliteStore) -> None:
+    def __init__(self, fate: "ClientHistory", store: SqliteStore) -> None:
         self._fate = fate
         self._store = store
         self._store.open()
@@ -125,3 +107,55 @@ class ClientLoop(SeededLoop):
             patch.object(time, "monotonic", lambda: self.time() + offset("started")),
         ):
             yield
+
+
+class ClientHistory:
+    """What happens under one seed, which draws the faults: some until it is calm, and one outage."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.log: list[str] = []
+        self.found: list[str] = []
+        """What is wrong."""
+        self.rate = self.calm = 0.0
+        self.outage = 0.0, 0.0
+        self.loop = ClientLoop(self.chance, self.latency)  # type: ignore[abstract] # it has what asyncio uses
+
+    def is_faulty(self) -> bool:
+        """Draw whether a call fails."""
+        return self.loop.time() < self.calm and self.chance.random() < self.rate
+
+    def is_away(self) -> bool:
+        """Return whether the store cannot be reached."""
+        start, seconds = self.outage
+        return start <= self.loop.time() < start + seconds
+
+    def latency(self) -> float:
+        return self.chance.choice((0.0, 0.001, 0.05, 0.3))
+
+    def later(self, delay: float, act: Callable[[], None]) -> None:
+        """Do something after that many seconds, whoever is killed."""
+        token = OWNER.set(None)
+        try:
+            self.loop.call_later(delay, act)
+        finally:
+            OWNER.reset(token)
+
+    def begin(self, process: Any, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Begin the work of a process, which ends with it."""
+        token = OWNER.set(process)
+        try:
+            return self.loop.create_task(work)
+        finally:
+            OWNER.reset(token)
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{self.loop.time():9.3f} {text}")
+
+    def play(self, is_over: Callable[[], bool], limit: float) -> bool:
+        """Go on until it is over; return whether that was so before the *limit*."""
+        with self.loop.clocks():
+            try:
+                return self.loop.run_until(is_over, limit)
+            finally:
+                self.loop.dispose()

@@ -8,9 +8,7 @@ after its effect; clocks differ.
 
 import asyncio
 import itertools
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,8 +18,7 @@ from busway_clients import Claim, ClaimLost, DeadLetter, State, StoreUnavailable
 from busway_clients.aio.deduplicating_receiver import DeduplicatingReceiver
 from busway_clients.receivers.claims import StoredClaims
 from busway_clients.sessions import SqliteStore
-from tests.clients.uncertain import WALL, ClientLoop, UncertainStore
-from tests.simulation.event_loop import OWNER
+from tests.clients.uncertain import WALL, ClientHistory, UncertainStore
 
 SITES = ("west", "east")
 _LIMIT = 50_000.0
@@ -198,14 +195,7 @@ class Process:
         self.task: asyncio.Task[None] | None = None
         self.stop: asyncio.Event | None = None
 
-    def start(self) -> None:
-        token = OWNER.set(self)
-        try:
-            self.task = asyncio.ensure_future(self._run())
-        finally:
-            OWNER.reset(token)
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
         receivers: Any = {site: Receiver(queue) for site, queue in self.history.queues.items()}
         store: Any = Claims(self)
         receiver = DeduplicatingReceiver(receivers, store, patience=timedelta(seconds=self.history.lease + 1))
@@ -226,55 +216,33 @@ class Effect:
     was_reported: bool
 
 
-@dataclass
-class History:
+class History(ClientHistory):
     """What happens under one seed."""
 
-    seed: int
-    log: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.chance = chance = random.Random(self.seed)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        chance = self.chance
         self.rate = chance.choice((0.0, 0.01, 0.03, 0.1))
         self.lease = chance.choice((10.0, 30.0))
         self.window = chance.choice((300.0, 1e7))
         self.lock_seconds = chance.choice((10.0, 30.0))
         self.calm = chance.choice((50.0, 200.0))
-        self._outage = chance.uniform(0.0, self.calm), chance.choice((0.0, 0.0, 3.0, 30.0, 100.0))
+        self.outage = chance.uniform(0.0, self.calm), chance.choice((0.0, 0.0, 3.0, 30.0, 100.0))
         self._kills = chance.choice((0, 1, 3, 6))
         # A call of the store takes less time than a lease.
         self._slowness = chance.choice((1, 1, 20 if self.lease == 30.0 else 5))
-        self.loop = ClientLoop(chance, self.latency)  # type: ignore[abstract] # it has what asyncio uses
         self.rows = SqliteStore(":memory:")
         self.claims: dict[Claim, Work] = {}
         self.queues = {site: Queue(self, site) for site in SITES}
         self.effects: dict[str, list[Effect]] = {}
         self.working: dict[str, list[Process]] = {}
         self.dead: set[str] = set()
-        self.found: list[str] = []
         self._processes: list[Process] = []
         self._numbers = itertools.count(1)
         self._names: list[str] = []
 
-    def is_faulty(self) -> bool:
-        return self.loop.time() < self.calm and self.chance.random() < self.rate
-
-    def is_away(self) -> bool:
-        start, seconds = self._outage
-        return start <= self.loop.time() < start + seconds
-
-    def later(self, delay: float, act: Callable[[], None]) -> None:
-        token = OWNER.set(None)
-        try:
-            self.loop.call_later(delay, act)
-        finally:
-            OWNER.reset(token)
-
     def latency(self) -> float:
-        return self.chance.choice((0.0, 0.001, 0.05, 0.3)) * self._slowness
-
-    def note(self, text: str) -> None:
-        self.log.append(f"{self.loop.time():9.3f} {text}")
+        return super().latency() * self._slowness
 
     def run(self) -> bool:
         """Go on until both queues are empty; return whether that was so."""
@@ -292,12 +260,10 @@ class History:
             self.later(first, self._start)
         for _ in range(self._kills):
             self.later(chance.uniform(0.0, self.calm), self._disturb)
-        with self.loop.clocks():
-            try:
-                return self.loop.run_until(lambda: self.loop.time() > sent + 20 and self._is_empty(), _LIMIT)
-            finally:
-                self.loop.dispose()
-                self.rows.close()
+        try:
+            return self.play(lambda: self.loop.time() > sent + 20 and self._is_empty(), _LIMIT)
+        finally:
+            self.rows.close()
 
     def _is_empty(self) -> bool:
         return not any(queue.left for queue in self.queues.values()) and not any(self.working.values())
@@ -305,7 +271,7 @@ class History:
     def _start(self) -> None:
         process = Process(self, next(self._numbers))
         self._processes.append(process)
-        process.start()
+        process.task = self.begin(process, process.run())
 
     def _disturb(self) -> None:
         """Kill a process, cancel its run or stop it, and start another one."""
@@ -372,7 +338,7 @@ class History:
     def _is_excused(self, work: Work) -> bool:
         """Return whether a process may have lost its claim: dead, cut off for a lease, or the memory has ended."""
         now = self.loop.time()
-        start, seconds = self._outage
+        start, seconds = self.outage
         was_cut_off = seconds >= self.lease / 4 and now > start
         if work.recorded_at is not None:
             return now >= work.recorded_at + self.window - self.lease

@@ -6,8 +6,7 @@ large for a batch or for the entity; the file is full; sends are cancelled, and 
 """
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -24,8 +23,7 @@ from busway_clients import Outbox, OutboxFull, SendFailed, StoreUnavailable
 from busway_clients.aio import ActiveSender, DurableSender, PassiveSender
 from busway_clients.senders.roles import StoredRoles
 from busway_clients.sessions import SqliteStore
-from tests.clients.uncertain import ClientLoop, UncertainStore
-from tests.simulation.event_loop import OWNER
+from tests.clients.uncertain import ClientHistory, UncertainStore
 
 SITES = ("west", "east")
 _LIMIT = 20_000.0
@@ -105,13 +103,12 @@ class Process:
     sends: list[asyncio.Future[list[Any]]] = field(default_factory=list)
 
 
-class History:
+class History(ClientHistory):
     """What happens under one seed."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = chance = random.Random(seed)
-        self.log: list[str] = []
-        self.found: list[str] = []
+        super().__init__(seed)
+        chance = self.chance
         self.rate = chance.choice((0.0, 0.02, 0.1))
         self.calm = chance.choice((30.0, 200.0))
         self.outage_kind = chance.choice(("refuses", "silent", "stuck"))
@@ -120,11 +117,11 @@ class History:
             site: (chance.choice((began, chance.uniform(0, self.calm))), chance.choice((0.0, 10.0, 60.0)))
             for site in SITES
         }
+        # The roles are kept in west.
+        self.outage = self._outages["west"]
         self._timeout = chance.choice((1.0, 5.0, 5.0, None) if self.outage_kind != "stuck" else (1.0, 5.0))
         self._kind = chance.choice(("passive", "passive", "active", "all"))
-        self._full = chance.choice((4, 1000, 1000))
         self._disturbances = chance.choice((0, 0, 1, 3))
-        self.loop = ClientLoop(chance, self.latency)  # type: ignore[abstract] # it has what asyncio uses
         self.accepted: dict[str, list[str]] = {site: [] for site in SITES}
         self.order: list[str] = []
         self.doubtful: set[str] = set()
@@ -134,32 +131,13 @@ class History:
         self.discarded: set[str] = set()
         self._sent: dict[str, list[str]] = {}
         self._rows = SqliteStore(":memory:")
-        self.outbox = Outbox(":memory:", max_messages=self._full)
+        self.outbox = Outbox(":memory:", max_messages=chance.choice((4, 1000, 1000)))
         self._process = Process()
         self._left: dict[str, int] = {}
-
-    def is_faulty(self) -> bool:
-        return self.loop.time() < self.calm and self.chance.random() < self.rate
-
-    def is_away(self) -> bool:
-        return self.is_down("west")
 
     def is_down(self, site: str) -> bool:
         start, seconds = self._outages[site]
         return start <= self.loop.time() < start + seconds
-
-    def latency(self) -> float:
-        return self.chance.choice((0.0, 0.001, 0.05, 0.3))
-
-    def note(self, text: str) -> None:
-        self.log.append(f"{self.loop.time():9.3f} {text}")
-
-    def later(self, delay: float, act: Callable[[], None]) -> None:
-        token = OWNER.set(None)
-        try:
-            self.loop.call_later(delay, act)
-        finally:
-            OWNER.reset(token)
 
     def doubt(self, messages: Sequence[Any]) -> None:
         self.doubtful |= {str(each.properties.message_id) for each in messages}
@@ -183,13 +161,11 @@ class History:
         self.later(10.0, self._operate)
         for _ in range(self._disturbances):
             self.later(self.chance.uniform(0, self.calm), self._disturb)
-        with self.loop.clocks():
-            try:
-                return self.loop.run_until(lambda: self.loop.time() > self.calm + 100 and self._is_over(), _LIMIT)
-            finally:
-                self.loop.dispose()
-                self._rows.close()
-                self.outbox.close()
+        try:
+            return self.play(lambda: self.loop.time() > self.calm + 100 and self._is_over(), _LIMIT)
+        finally:
+            self._rows.close()
+            self.outbox.close()
 
     def _is_over(self) -> bool:
         return not any(self._left.values()) and not len(self.outbox)
@@ -206,22 +182,18 @@ class History:
 
     def _start(self) -> None:
         process = self._process = Process()
-        token = OWNER.set(process)
-        try:
-            links: Any = {site: Link(self, site) for site in SITES}
-            rows: Any = UncertainStore(self, self._rows)
-            roles = StoredRoles(rows, "sender") if self.chance.random() < 0.5 else None
-            inner: Any
-            if self._kind == "passive":
-                inner = PassiveSender(links, roles=roles)
-            else:
-                inner = ActiveSender(links, success="any" if self._kind == "active" else "all", delay=timedelta())
-            sender = DurableSender(inner, self.outbox)
-            for each in self._left:
-                self.loop.create_task(self._send_all(process, sender, each))
-            self.loop.create_task(sender.keep_draining(pause=1.0))
-        finally:
-            OWNER.reset(token)
+        links: Any = {site: Link(self, site) for site in SITES}
+        rows: Any = UncertainStore(self, self._rows)
+        roles = StoredRoles(rows, "sender") if self.chance.random() < 0.5 else None
+        inner: Any
+        if self._kind == "passive":
+            inner = PassiveSender(links, roles=roles)
+        else:
+            inner = ActiveSender(links, success="any" if self._kind == "active" else "all", delay=timedelta())
+        sender = DurableSender(inner, self.outbox)
+        for each in self._left:
+            self.begin(process, self._send_all(process, sender, each))
+        self.begin(process, sender.keep_draining(pause=1.0))
 
     def _disturb(self) -> None:
         """Kill the process and start it again, or cancel the current sends."""
