@@ -5,155 +5,213 @@ Workers are killed, or go on without their lock; writes of the journal fail, suc
 locks are lost; the application fails before and after its effect; clocks differ.
 """
 
+import asyncio
 import itertools
-import random
-from collections.abc import Callable, Coroutine
-from dataclasses import replace
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
+from azure.servicebus.exceptions import SessionLockLostError
+
+from busway_clients.aio.sessions.consumer import renewing
+from busway_clients.aio.sessions.journal import Journal
 from busway_clients.aio.sessions.lane import Lane
-from busway_clients.aio.sessions.session_work import SessionWork, renew
-from busway_clients.errors import ClientsError
-from busway_clients.sessions import Delivery, Journal
-from busway_clients.sessions.delivery import Fault, LockLost
-from busway_clients.sessions.order import Arrival
+from busway_clients.aio.sessions.session_work import SessionWork
+from busway_clients.errors import StoreUnavailable
+from busway_clients.sessions import Delivery
 from busway_clients.sessions.plan import Ending, Worker, WorkerCache
 from busway_clients.sessions.settings import Settings
-from tests.clients.sessions.region import PARTITION, SESSION, Step, SteppedLane, new_store
-from tests.clients.uncertain import WALL, UncertainStore
+from tests.clients.sessions.region import PARTITION, SESSION, new_store
+from tests.clients.uncertain import WALL, ClientHistory, UncertainStore
 
 SITES = ("west", "east")
-_BUSY = Fault("Busy", "", is_final=False)
-_NOT_HELD = Fault("LeaseLost", "", is_final=False, counts=False)
-_MOST_STEPS = 200_000
+_LIMIT = 200_000.0
+
+
+class Busy(Exception):
+    """The application fails, and may do better the next time."""
+
+
+@dataclass
+class Process:
+    """All workers of a region, with the offsets of their clocks."""
+
+    wall: float
+    started: float = 0.0
+    is_dead: bool = False
+    cache: WorkerCache = field(default_factory=WorkerCache)
 
 
 class Region:
     """The session in one namespace, of which one visit has the lock."""
 
-    def __init__(self, site: str) -> None:
+    def __init__(self, site: str, process: Process) -> None:
         self.site = site
-        self.messages: list[Arrival] = []
+        self.process = process
+        self.messages: list[Any] = []
         self.settled: dict[str, str] = {}
         self.holder: Visit | None = None
         self.free_from = 0.0
-        self.cache = WorkerCache()
-        self.offset = 0.0
-        self._places = itertools.count(1)
-
-    def place(self) -> int:
-        return next(self._places)
+        self.places = itertools.count(1)
 
 
-class Course:
-    """A coroutine of a worker: its step is done when it is due, and answered some time later."""
+def _monotonic() -> float:
+    return time.monotonic()  # which the history replaces
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], due: float) -> None:
-        self.coroutine = coroutine
-        self.due = due
-        self.step: Step | None = None
-        self.answer: Any = None
-        self.is_answered = True
-        self.is_done = False
-        self.result: Any = None
 
-    def go_on(self) -> None:
-        """Give the answer to the coroutine, and take its next step."""
-        self.is_answered = False
-        try:
-            if isinstance(self.answer, Exception):
-                self.step = self.coroutine.throw(self.answer)
-            else:
-                self.step = self.coroutine.send(self.answer)
-        except StopIteration as end:
-            self.is_done, self.result = True, end.value
-        except ClientsError as error:
-            self.is_done, self.result = True, error
+def _wall() -> float:
+    return time.time()
+
+
+class JournalInTime(Journal):
+    """A journal with the clock of the history."""
+
+    async def commit(self, *arguments: Any, **options: Any) -> None:
+        await super().commit(*arguments, **options, monotonic=_monotonic)
 
 
 class Visit:
-    """A worker that has, or had, the lock on the session in its region."""
+    """A worker that has, or had, the lock on the session in its region: its receiver, store and application."""
 
     def __init__(self, history: "History", region: Region, name: str) -> None:
-        self.region = region
         self.name = name
-        self.is_stopping = self.is_dead = False
-        self.received: list[Arrival] = []
-        self.writer: Course | None = None
-        self.renewal: Course | None = None
-        self.renewal_due = history.now
-        offset, wall = region.offset, history.walls[region.site]
-        self.worker = Worker(
-            name,
-            region.site,
-            history.settings[region.site],
-            region.cache,
-            monotonic=lambda: history.now + offset,
-            wall=lambda: WALL + history.now + wall,
-            is_stopping=lambda: self.is_stopping,
-        )
-        self.work = SessionWork(PARTITION, self.worker, cast("Lane", SteppedLane()))
-        self.course = Course(self.work.run(), history.now)
+        self.history, self.region, self.process = history, region, region.process
+        self.session = SimpleNamespace(session_id=SESSION)
+        self.is_stopping = self.is_over = False
+        self.late = 0.0
+        self._received: list[Any] = []
 
     @property
     def has_lock(self) -> bool:
         return self.region.holder is self
 
-    def courses(self, now: float) -> list[Course]:
-        """Return what goes on; a renewal begins beside the work."""
-        if self.is_dead or (self.course.is_done and (self.renewal is None or self.renewal.is_done)):
-            return []
-        held = self.work.held_lease
-        has_renewed = self.renewal is None or self.renewal.is_done
-        if has_renewed and not self.course.is_done and now >= self.renewal_due:
-            heartbeat = self.worker.settings.heartbeat_seconds
-            self.renewal_due = now + heartbeat / 3
-            if held is not None and not held.is_lost and held.must_renew(self.worker.monotonic(), heartbeat):
-                self.renewal = Course(renew(held, cast("Lane", SteppedLane())), now)
-        return [each for each in (self.course, self.renewal) if each is not None and not each.is_done]
+    async def run(self) -> None:
+        settings, site = self.history.settings[self.region.site], self.region.site
+        store: Any = self
+        journal = JournalInTime(store, settings, max_final=self.history.max_final[site])
+        lane = Lane(self, self, journal, self._apply, set(), site, asyncio.sleep)
+        worker = Worker(
+            self.name,
+            site,
+            settings,
+            self.process.cache,
+            monotonic=_monotonic,
+            wall=_wall,
+            is_stopping=lambda: self.is_stopping,
+        )
+        work = SessionWork(PARTITION, worker, lane)
+        ending: object
+        try:
+            async with renewing(work, lane, settings.heartbeat_seconds):
+                ending = await work.run()
+        except StoreUnavailable as error:
+            ending = error
+        self.history.note(f"{self.name} ends: {ending}")
+        self.is_over = True
+        if self.has_lock:
+            self.history.unlock(self, 0.0 if ending is Ending.EMPTY else 1.0)
+
+    # Its receiver, and what renews the lock
+
+    def register(self, *_: object) -> None:
+        """Renew nothing: a lock lasts until the history ends it."""
+
+    async def receive_messages(self, count: int, **_: object) -> list[Any]:
+        await self._passes()
+        self._need_lock()
+        taken = [each for each in self.region.messages if each not in self._received][:count]
+        self._received += taken
+        await self._passes()
+        return taken
+
+    async def complete_message(self, message: Any) -> None:
+        await self._settle(message, "completed")
+
+    async def dead_letter_message(self, message: Any, reason: str, **_: object) -> None:
+        await self._settle(message, reason)
+
+    async def _settle(self, message: Any, result: str) -> None:
+        await self._passes()
+        self._need_lock()
+        self.region.messages.remove(message)
+        assert message.message_id not in self.region.settled
+        self.region.settled[message.message_id] = result
+        self.history.note(f"{self.name}: {message.message_id} {result}")
+        await self._passes()
+        self._need_lock()  # its answer may be lost too
+
+    def _need_lock(self) -> None:
+        if self.has_lock and self.history.is_faulty():
+            self.history.unlock(self, 0.0)
+        if not self.has_lock:
+            raise SessionLockLostError(message="the session has another owner")
+
+    # Its store
+
+    async def read(self, *arguments: Any) -> Any:
+        await self._passes()
+        rows = self.history.store.read(*arguments)
+        await self._passes()
+        return rows
+
+    async def write(self, *arguments: Any) -> Any:
+        await self._passes()
+        self.history.note(f"{self.name} writes {[dict(each.properties) for each in arguments[1]]}")
+        versions = self.history.store.write(*arguments)
+        await self._passes()
+        return versions
+
+    # Its application
+
+    async def _apply(self, delivery: Delivery) -> None:
+        history = self.history
+        long = () if history.loop.time() >= history.calm else (25.0, 45.0, 100.0)
+        await asyncio.sleep(history.chance.choice((0.01, 0.5, 3.0, *long)))
+        delivery.check()
+        if history.is_faulty():
+            raise Busy
+        history.effects.append((delivery.message_id, delivery))
+        history.note(f"{self.name} does {delivery.message_id}, {delivery.attempt}, {delivery.may_have_run}")
+        if history.is_faulty():
+            history.unsure.add(delivery.message_id)
+            raise Busy
+
+    async def _passes(self) -> None:
+        """Take the time of a call, at which the worker may be disturbed."""
+        self.history.disturb(self)
+        late, self.late = self.late, 0.0
+        await asyncio.sleep(late + self.history.latency())
 
 
-class History:
+class History(ClientHistory):
     """What happens under one seed."""
 
     def __init__(self, seed: int) -> None:
-        self.chance = chance = random.Random(seed)
-        self.now = 0.0
-        self.log: list[str] = []
+        super().__init__(seed)
+        chance = self.chance
+        self.rate = chance.choice((0.01, 0.02, 0.05, 0.15))
+        self.calm = chance.choice((100.0, 400.0, 1500.0))
+        self.outage = chance.uniform(0.0, self.calm), chance.choice((0.0, 0.0, 0.0, 250.0))
+        self._deaths = chance.choice((0, 1, 2, 4))
         self.effects: list[tuple[str, Delivery]] = []
         self.unsure: set[str] = set()
         """Messages whose application has failed after its effect, and knows it."""
-        self._rate = chance.choice((0.01, 0.02, 0.05, 0.15))
-        self._deaths = chance.choice((0, 1, 2, 4))
-        self._calm = chance.choice((100.0, 400.0, 1500.0))
-        self._outage = chance.uniform(0.0, self._calm), chance.choice((0.0, 0.0, 0.0, 250.0))
-        self.walls = {site: chance.choice((0.0, -5.0, 3600.0)) for site in SITES}
         self.settings = self._drawn_settings()
-        self.regions = {site: Region(site) for site in SITES}
-        store: Any = UncertainStore(self, new_store())
-        self._journals = {
-            site: Journal(store, self.settings[site], max_final=chance.choice((1, 2, 20))) for site in SITES
-        }
+        self.max_final = {site: chance.choice((1, 2, 20)) for site in SITES}
+        self.regions = {site: Region(site, Process(chance.choice((0.0, -5.0, 3600.0)))) for site in SITES}
+        self.store = UncertainStore(self, new_store())
         self._visits: list[Visit] = []
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         self.origins: dict[str, str] = {}
-        self._send()
+        self._left = 0
 
-    def is_faulty(self) -> bool:
-        return self.now < self._calm and self.chance.random() < self._rate
-
-    def is_away(self) -> bool:
-        start, seconds = self._outage
-        return start <= self.now < start + seconds
-
-    def later(self, delay: float, act: Callable[[], None]) -> None:
-        self._agenda.append((self.now + delay, next(self._numbers), act))
-        self._agenda.sort()
-
-    def note(self, text: str) -> None:
-        self.log.append(f"{self.now:9.3f} {text}")
+    def latency(self) -> float:
+        if self.loop.time() < self.calm and self.chance.random() < 0.01 + self.rate / 5:
+            return self.chance.choice((2.0, 11.0, 25.0, 35.0, 70.0))
+        return self.chance.choice((0.001, 0.01, 0.05, 0.3))
 
     def _drawn_settings(self) -> dict[str, Settings]:
         chance = self.chance
@@ -168,174 +226,76 @@ class History:
         )
         return {"west": both, "east": replace(both, head_start_seconds=chance.choice((0.0, 0.0, 15.0)))}
 
-    def _send(self) -> None:
+    def run(self) -> bool:
         """Send messages in one region or in both; each arrives in the other one too, in the order of its origin."""
-        senders = SITES if self.settings["west"].number is None and self.chance.random() < 0.6 else SITES[:1]
+        chance = self.chance
+        senders = SITES if self.settings["west"].number is None and chance.random() < 0.6 else SITES[:1]
         sent = 0.0
         copied = dict.fromkeys(SITES, 0.0)
-        for number in range(1, self.chance.choice((2, 4, 8)) + 1):
-            sent += self.chance.choice((0.0, 0.0, 1.0, 10.0, 40.0))
-            site = self.chance.choice(senders)
-            copied[site] = max(copied[site] + 0.01, sent + self.chance.choice((0.1, 1.0, 5.0, 60.0, 200.0)))
-            name = f"m{number}"
-            self.origins[name] = site
-            self.later(sent, partial(self._accept, name, number, copied[site] - sent))
+        for number in range(1, chance.choice((2, 4, 8)) + 1):
+            sent += chance.choice((0.0001, 0.0001, 1.0, 10.0, 40.0))
+            site = chance.choice(senders)
+            copied[site] = max(copied[site] + 0.01, sent + chance.choice((0.1, 1.0, 5.0, 60.0, 200.0)))
+            self.origins[f"m{number}"] = site
+            self._left += 2
+            self.later(sent, partial(self._accept, number, site, copied[site] - sent))
+        return self.play(self._is_over, _LIMIT)
 
-    def _accept(self, name: str, number: int, delay: float) -> None:
-        origin = self.origins[name]
-        place = self.regions[origin].place()
-        self._arrive(name, number, origin, {origin: place})
+    def _is_over(self) -> bool:
+        is_busy = any(not visit.is_over and not visit.process.is_dead for visit in self._visits)
+        return not (self._left or is_busy or any(region.messages for region in self.regions.values()))
+
+    def _accept(self, number: int, origin: str, delay: float) -> None:
+        place = self._arrive(number, origin, {})
         (other,) = {*SITES} - {origin}
-        self.later(delay, lambda: self._arrive(name, number, other, {f"copy:{origin}": place}))
+        self.later(delay, lambda: self._arrive(number, other, {"repl-path": origin, "repl-sequence": str(place)}))
 
-    def _arrive(self, name: str, number: int, site: str, lines: dict[str, int]) -> None:
-        region = self.regions[site]
-        if site not in lines:
-            lines[site] = region.place()
-        counted = None if self.settings[site].number is None else number
-        region.messages.append(Arrival(name, name, SESSION, self.origins[name], lines, counted, WALL + self.now))
-        self.note(f"{name} arrives at {site}")
+    def _arrive(self, number: int, site: str, stamps: dict[str, Any]) -> int:
+        region, place = self.regions[site], next(self.regions[site].places)
+        message = SimpleNamespace(
+            message_id=f"m{number}",
+            session_id=SESSION,
+            sequence_number=place,
+            enqueued_time_utc=datetime.fromtimestamp(WALL + self.loop.time(), UTC),
+            application_properties={**stamps, "number": number},
+        )
+        region.messages.append(message)
+        self.note(f"m{number} arrives at {site}")
+        self._left -= 1
+        self._visit(region)
+        return place
 
-    def run(self) -> bool:
-        """Go on until nothing happens any more; return whether that was so."""
-        for _ in range(_MOST_STEPS):
-            while self._agenda and self._agenda[0][0] <= self.now:
-                self._agenda.pop(0)[2]()
-            for region in self.regions.values():
-                if region.holder is None and region.messages and self.now >= region.free_from:
-                    region.holder = Visit(self, region, f"{region.site}-{next(self._numbers)}")
-                    self._visits.append(region.holder)
-            going = [(visit, course) for visit in self._visits for course in visit.courses(self.now)]
-            due = [(visit, course) for visit, course in going if course.due <= self.now]
-            if due:
-                self._advance(*self.chance.choice(due))
-            elif not self._leap([course.due for _, course in going]):
-                return True
-        return False
+    def _visit(self, region: Region) -> None:
+        """Let a worker begin, if there is something to do and nobody has the lock."""
+        if region.holder is None and region.messages and self.loop.time() >= region.free_from:
+            visit = region.holder = Visit(self, region, f"{region.site}-{next(self._numbers)}")
+            self._visits.append(visit)
+            self.begin(region.process, visit.run())
 
-    def _leap(self, times: list[float]) -> bool:
-        times += [visit.renewal_due for visit in self._visits if visit.courses(self.now)]
-        times += [time for time, _, _ in self._agenda[:1]]
-        times += [each.free_from for each in self.regions.values() if each.holder is None and each.messages]
-        self.now = min((time for time in times if time > self.now), default=self.now)
-        return any(time >= self.now for time in times)
+    def unlock(self, visit: Visit, seconds: float) -> None:
+        region = visit.region
+        region.holder, region.free_from = None, self.loop.time() + seconds
+        self.later(seconds, partial(self._visit, region))
 
-    def _advance(self, visit: Visit, course: Course) -> None:
-        if self._deaths and self.now < self._calm and self.chance.random() < 0.004:
-            self._deaths -= 1
-            self._disturb(visit, course)
+    def disturb(self, visit: Visit) -> None:
+        """Perhaps kill all workers of a process, or stop one, or let one go on too late and without its lock."""
+        if not self._deaths or self.loop.time() >= self.calm or self.chance.random() >= 0.02:
             return
-        if course.is_answered:
-            if visit.writer is course:
-                visit.writer = None
-            course.go_on()
-        elif course.step is not None:
-            self._do(visit, course, course.step)
-        if visit.course.is_done and visit.has_lock:
-            self.note(f"{visit.name} ends: {visit.course.result}")
-            self._unlock(visit, 0.0 if visit.course.result is Ending.EMPTY else 1.0)
-
-    def _disturb(self, visit: Visit, course: Course) -> None:
-        """Kill all workers of a process, or stop one, or let one go on too late and without its lock."""
+        self._deaths -= 1
         kind = self.chance.choice(("killed", "killed", "late", "stopped"))
         self.note(f"{visit.name} is {kind}")
+        region = visit.region
         if kind == "stopped":
             visit.is_stopping = True
-            return
-        if visit.has_lock:
-            self._unlock(visit, self.chance.choice((0.1, 30.0, 60.0)))
-        if kind == "late":
-            course.due = self.now + self.chance.choice((5.0, 40.0, 100.0))
-            return
-        region = visit.region
-        for each in self._visits:
-            if each.region is region:
-                each.is_dead = True
-                if each.has_lock:
-                    self._unlock(each, 60.0)
-        region.cache, region.offset = WorkerCache(), self.chance.choice((0.0, 50.0, 1e6))
-
-    def _unlock(self, visit: Visit, seconds: float) -> None:
-        visit.region.holder, visit.region.free_from = None, self.now + seconds
-
-    def _do(self, visit: Visit, course: Course, step: Step) -> None:
-        """Do a step; its answer comes later, sometimes much later."""
-        if step.name in ("commit", "read"):
-            if visit.writer not in (None, course):
-                course.due = self.now + 0.2  # a lane writes one after the other
-                return
-            visit.writer = course
-        course.is_answered = True
-        course.due = self.now + self._latency(step)
-        try:
-            course.answer = self._perform(visit, step)
-        except (ClientsError, LockLost) as error:
-            course.answer = error
-        if step.name == "run" and course.answer is None:
-            # The effect comes at the end of the work.
-            delivery = step.delivery
-            course.step, course.is_answered = Step("effect", (delivery,), {}), False
-
-    def _latency(self, step: Step) -> float:
-        if step.name == "wait":
-            return float(step.arguments[0])
-        is_calm = self.now >= self._calm
-        if step.name == "run":
-            return self.chance.choice((0.01, 0.5, 3.0) if is_calm else (0.01, 0.5, 3.0, 25.0, 45.0, 100.0))
-        if not is_calm and self.chance.random() < 0.01 + self._rate / 5:
-            return self.chance.choice((2.0, 11.0, 25.0, 35.0, 70.0))
-        return self.chance.choice((0.001, 0.01, 0.05, 0.3))
-
-    def _perform(self, visit: Visit, step: Step) -> Any:
-        journal = self._journals[visit.region.site]
-        match step.name, step.arguments:
-            case "commit", (held, changes, entries):
-                self.note(
-                    f"{visit.name} commits {[(each.message_id, each.state.value, each.attempt) for each in entries]}"
-                )
-                journal.commit(held, changes, entries, **step.options, monotonic=visit.worker.monotonic)
-            case "read", arguments:
-                return journal.read(*arguments)
-            case "register", arguments:
-                journal.register(*arguments)
-            case "receive", (count,):
-                self._need_lock(visit)
-                taken = [each for each in visit.region.messages if each not in visit.received][:count]
-                visit.received += taken
-                return taken
-            case "effect", (delivery,):
-                return self._effect(visit, delivery)
-            case "complete", (arrival,):
-                self._settle(visit, arrival, "completed")
-            case "dead_letter", (arrival, reason, _):
-                self._settle(visit, arrival, reason)
-        return None
-
-    def _need_lock(self, visit: Visit) -> None:
-        if visit.has_lock and self.is_faulty():
-            self._unlock(visit, 0.0)
-        if not visit.has_lock:
-            raise LockLost("the session has another owner")
-
-    def _settle(self, visit: Visit, arrival: Arrival, result: str) -> None:
-        self._need_lock(visit)
-        visit.region.messages.remove(arrival)
-        assert arrival.message_id not in visit.region.settled
-        visit.region.settled[arrival.message_id] = result
-        self.note(f"{visit.name}: {arrival.message_id} {result}")
-        self._need_lock(visit)  # its answer may be lost too
-
-    def _effect(self, visit: Visit, delivery: Delivery) -> Fault | None:
-        if not delivery.is_held():
-            return _NOT_HELD
-        if self.is_faulty():
-            return _BUSY
-        self.effects.append((delivery.message_id, delivery))
-        self.note(f"{visit.name} does {delivery.message_id}, attempt {delivery.attempt}, {delivery.may_have_run}")
-        if self.is_faulty():
-            self.unsure.add(delivery.message_id)
-            return _BUSY
-        return None
+        elif kind == "late":
+            visit.late = self.chance.choice((5.0, 40.0, 100.0))
+            if visit.has_lock:
+                self.unlock(visit, self.chance.choice((0.1, 30.0, 60.0)))
+        else:
+            visit.process.is_dead = True
+            region.process = Process(visit.process.wall, self.chance.choice((0.0, 50.0, 1e6)))
+            if region.holder is not None:
+                self.unlock(region.holder, 60.0)
 
     def objections(self) -> list[str]:
         """Return what is wrong, once nothing happens any more."""

@@ -235,18 +235,29 @@ def test_lost_answer_at_the_start_of_an_outage_uses_up_no_attempt() -> None:
         assert (west.messages, west.dead) == ([], {})
 
 
+def lock_lost(_: Any) -> None:
+    raise LockLost("SessionLockLostError")
+
+
 def test_recorded_message_with_a_lost_lock_is_completed_when_redelivered() -> None:
     world = World()
     west, _ = both(2)
     player = Player(world, "west", west)
     player.step_until("complete")
-
-    def lost(_: Any) -> None:
-        raise LockLost("SessionLockLostError")
-
-    player.step(lost)
+    player.step(lock_lost)
     assert player.play() is Ending.LOCK_LOST
     assert len(west.messages) == 2
     Player(world, "west", west).play()
     assert [name for name in world.names if name == "m1"] == ["m1"]
     assert west.messages == []
+
+
+def test_worker_that_lost_its_lock_and_its_lease_is_not_an_error() -> None:
+    world = World()
+    west, east = both(2)
+    slow = Player(world, "west", west)
+    slow.step_until("complete")
+    assert Player(world, "east", east).play() is Ending.EMPTY  # once the lease is over
+    slow.step(lock_lost)
+    assert slow.play() is Ending.LOCK_LOST
+    assert world.names == ["m1", "m2"]

@@ -152,7 +152,7 @@ class JournaledConsumer:
             work: SessionWork | MessageWork = MessageWork(self._worker, lane)
             if self.settings.lock == "session":
                 work = SessionWork(session_partition(str(lane.session_id)), self._worker(), lane)
-            stack.enter_context(_renewing(work, lane, self.settings.heartbeat_seconds))
+            stack.enter_context(renewing(work, lane, self.settings.heartbeat_seconds))
             return work.run()
 
     def _receiver(self) -> Any:  # noqa: ANN401 - a receiver of the SDK
@@ -218,7 +218,7 @@ class MessageWork:
 
 
 @contextlib.contextmanager
-def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> Iterator[None]:
+def renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> Iterator[None]:
     """Renew the lease of *work* in the background, whenever the last write is *seconds* old."""
     ended = Event()
 
@@ -233,9 +233,9 @@ def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> It
                 # The work detects a lost lease itself, and the next renewal may succeed.
                 LOG.warning("%s", error)
 
-    renewing = SideTask(keep_renewing, "busway-renew-lease")
+    heartbeat = SideTask(keep_renewing, "busway-renew-lease")
     try:
         yield
     finally:
         ended.set()
-        renewing.wait()
+        heartbeat.wait()

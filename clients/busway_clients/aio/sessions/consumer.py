@@ -152,7 +152,7 @@ class JournaledConsumer:
             work: SessionWork | MessageWork = MessageWork(self._worker, lane)
             if self.settings.lock == "session":
                 work = SessionWork(session_partition(str(lane.session_id)), self._worker(), lane)
-            await stack.enter_async_context(_renewing(work, lane, self.settings.heartbeat_seconds))
+            await stack.enter_async_context(renewing(work, lane, self.settings.heartbeat_seconds))
             return await work.run()
 
     def _receiver(self) -> Any:  # noqa: ANN401 - a receiver of the SDK
@@ -218,7 +218,7 @@ class MessageWork:
 
 
 @contextlib.asynccontextmanager
-async def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> AsyncIterator[None]:
+async def renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float) -> AsyncIterator[None]:
     """Renew the lease of *work* in the background, whenever the last write is *seconds* old."""
     ended = Event()
 
@@ -233,9 +233,9 @@ async def _renewing(work: SessionWork | MessageWork, lane: Lane, seconds: float)
                 # The work detects a lost lease itself, and the next renewal may succeed.
                 LOG.warning("%s", error)
 
-    renewing = SideTask(keep_renewing, "busway-renew-lease")
+    heartbeat = SideTask(keep_renewing, "busway-renew-lease")
     try:
         yield
     finally:
         ended.set()
-        await renewing.wait()
+        await heartbeat.wait()
