@@ -21,6 +21,11 @@ EAST_ACTIVE = RoleState("east", ("west",))
 PATHS = {"west": "primary-service", "east": "secondary-service"}
 
 
+async def silence(_: Any) -> Any:
+    """Never answer a request."""
+    await asyncio.Event().wait()
+
+
 class Pair:
     """Relays, a listener that echoes, and clients; all of it ends with the context."""
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 
 from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
-from busway_clients import ConnectionEnded, NotARelay, RelayError, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
+from busway_clients import ConnectionEnded, RelayFailed, RelayRefused, RelayUnavailable, WrongUse
 from busway_clients.relay import RelayListener
-from tests.clients.relay.pair import Pair, run, until
+from tests.clients.relay.pair import Pair, run, silence, until
 
 HALF_A_SECOND = timedelta(seconds=0.5)
 
@@ -235,44 +234,6 @@ async def test_application_chooses_the_trusted_certificates(
     assert "an offer has no wss:// address and is ignored" in caplog.text
 
 
-async def _page(_: Any) -> Any:
-    return web.Response(text="<html>please log in</html>", content_type="text/html")
-
-
-async def _elsewhere(_: Any) -> Any:
-    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
-
-
-async def _busy(_: Any) -> Any:
-    return web.Response(status=503)
-
-
-async def _nonsense(request: Any) -> Any:
-    request.transport.write(b"220 mail.example.com ESMTP\r\n\r\n")
-    return web.Response()
-
-
-@run
-@pytest.mark.parametrize(
-    ("answer", "kind", "expected"),
-    [
-        (_page, NotARelay, r"HTTP 200 \(OK\) \(text/html\) instead of opening a WebSocket, expected a relay"),
-        (_elsewhere, NotARelay, r"HTTP 302 \(Found\).* instead of opening a WebSocket, expected a relay"),
-        (_busy, RelayUnavailable, "HTTP 503"),
-        (_nonsense, NotARelay, "did not answer with HTTP, expected a relay"),
-    ],
-)
-async def test_endpoint_that_is_not_a_relay_is_reported(
-    pair: Pair, answer: Any, kind: type[Exception], expected: str
-) -> None:
-    pair.west.answers_instead = answer
-    listener, _ = await pair.listening()
-    assert type(listener.state["west"].error) is kind
-    with pytest.raises(RelayError, match=expected):
-        raise listener.state["west"].error
-    assert listener.state["east"].is_on
-
-
 @run
 async def test_if_every_endpoint_refuses_the_error_of_each_is_raised(pair: Pair) -> None:
     endpoints = pair.endpoints()
@@ -333,17 +294,10 @@ async def test_pending_decision_does_not_block_closing(pair: Pair) -> None:
 
 @run
 async def test_silent_endpoint_does_not_delay_listening_at_the_other(pair: Pair) -> None:
-    silence = asyncio.Event()
-
-    async def mute(_: Any) -> Any:
-        await silence.wait()
-        return web.Response(status=503)
-
-    pair.west.answers_instead = mute
-    listener, _ = await pair.listening()
+    pair.west.answers_instead = silence
+    listener, _ = await pair.listening(patience=HALF_A_SECOND)
     assert [listener.state[name].is_on for name in ("west", "east")] == [False, True]
     pair.west.answers_instead = None
-    silence.set()
     await until(lambda: listener.state["west"].is_on)
 
 
