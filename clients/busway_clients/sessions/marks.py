@@ -112,6 +112,13 @@ def view_name(origin: str, site: str, partition: str) -> str:
     return f"{origin}/{partition}" if origin == site else f"{origin}@{site}/{partition}"
 
 
+def view_parts(view: str) -> tuple[str, str, str]:
+    """Return the origin of a view's messages, the site where they are read, and the partition there."""
+    place, _, partition = view.rpartition("/")
+    origin, _, site = place.partition("@")
+    return origin, site or origin, partition
+
+
 SCHEMA = 2
 _WITH_STAMPS = 1
 """An earlier schema, in which the positions of copies are what their stamps said."""

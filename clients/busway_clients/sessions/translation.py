@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from busway_clients.errors import JournalRefused
-from busway_clients.sessions.marks import Mark, Position, Seen, id_of, view_name
+from busway_clients.sessions.marks import Mark, Position, Seen, id_of, view_name, view_parts
 
 
 class Place(Enum):
@@ -42,7 +42,8 @@ class Translation:
 
     def place(self, seen: Seen) -> Place:
         """Return whether *seen* has been processed, at any site."""
-        views = {site: self._views_of(seen, site) for site in self._sites(seen.origin)}
+        # Copies keep their partition if numbers agree.
+        views = self._views(seen.origin, seen.partition if self.numbers_agree else None)
         positions = [position for view in views.values() for position in view.values()]
         if self._is_known(seen, positions, seen.content):
             return Place.DONE
@@ -66,7 +67,7 @@ class Translation:
             return Place.NEXT
         if seen.enqueued is None:
             return Place.UNSURE
-        return self._by_time(seen, seen.enqueued, list(views.items()))
+        return self._by_time(seen, seen.enqueued, views)
 
     def _is_reached(self, seen: Seen, original: Position) -> bool:
         """Return whether *original* has come to the time of *seen*; an entity created again has its numbers again."""
@@ -84,10 +85,10 @@ class Translation:
             for known, at in position.ids
         )
 
-    def _by_time(self, seen: Seen, enqueued: float, views: list[tuple[str, Mapping[str, Position]]]) -> Place:
+    def _by_time(self, seen: Seen, enqueued: float, views: Mapping[str, Mapping[str, Position]]) -> Place:
         allowance = self.allowance_seconds
         is_after_all = True
-        for site, view in views:
+        for site, view in views.items():
             # Numbers and times of a hub are per partition: one without a position may not have been processed at all.
             times = [each.enqueued for each in view.values() if each.enqueued is not None]
             is_whole = self.numbers_agree or len(times) == len(self.partitions.get(site, ("",)))
@@ -116,9 +117,8 @@ class Translation:
         partitions = self.partitions.get(site)
         if not partitions:
             raise JournalRefused(f"the partitions of {site} are missing, expected those of its hub")
-        origins = {view.partition("@")[0] if "@" in view else view.rpartition("/")[0] for view in self.mark.positions}
         # Also those of which nothing was processed yet.
-        origins |= {site, *self.partitions}
+        origins = {view_parts(view)[0] for view in self.mark.positions} | {site, *self.partitions}
         starts: dict[str, datetime | str] = {}
         for partition in partitions:
             done = [self._done_until(origin, site, partition) for origin in sorted(origins)]
@@ -135,26 +135,18 @@ class Translation:
         here = self.mark.positions.get(view_name(origin, site, partition))
         if here is not None and here.enqueued is not None:
             reached.append(here.enqueued)
-        view = self._views(origin, origin)
-        times = [each.enqueued for each in view.values() if each.enqueued is not None]
+        times = [each.enqueued for each in self._views(origin).get(origin, {}).values() if each.enqueued is not None]
         if len(times) == len(self.partitions.get(origin, ("",))):
             reached.append(min(times))
         if origin in self.quiet_until:
             reached.append(self.quiet_until[origin].timestamp())
         return max(reached, default=None)
 
-    def _sites(self, origin: str) -> list[str]:
-        views = self.mark.positions
-        copies = {view.split("@")[1].rpartition("/")[0] for view in views if view.startswith(f"{origin}@")}
-        native = {origin} if any(view.startswith(f"{origin}/") for view in views) else set[str]()
-        return sorted(copies | native)
-
-    def _views_of(self, seen: Seen, site: str) -> Mapping[str, Position]:
-        """Return the views at *site* to which *seen* may belong; copies keep their partition if numbers agree."""
-        views = self._views(seen.origin, site)
-        own = view_name(seen.origin, site, seen.partition)
-        return {view: each for view, each in views.items() if view == own or not self.numbers_agree}
-
-    def _views(self, origin: str, site: str) -> dict[str, Position]:
-        prefix = view_name(origin, site, "")
-        return {view: position for view, position in self.mark.positions.items() if view.startswith(prefix)}
+    def _views(self, origin: str, partition: str | None = None) -> dict[str, dict[str, Position]]:
+        """Return the positions of messages from *origin* by the site where they are read, of all partitions or one."""
+        views: dict[str, dict[str, Position]] = {}
+        for view, position in self.mark.positions.items():
+            first, site, read = view_parts(view)
+            if first == origin:
+                views.setdefault(site, {}).update({view: position} if partition in (None, read) else {})
+        return views

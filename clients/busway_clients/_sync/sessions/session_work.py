@@ -49,14 +49,15 @@ class SessionWork:
         is recorded.
         """
         try:
-            return self._process()
+            try:
+                return self._process()
+            except LockLost:
+                self._is_cut_off = True
+                self._release()
+                return Ending.LOCK_LOST
         except LeaseLost as lost:
             LOG.warning("%s", str(lost))
-            return Ending.BUSY
-        except LockLost:
-            self._is_cut_off = True
-            self._release()
-            return Ending.LOCK_LOST
+            return Ending.LOCK_LOST if self._is_cut_off else Ending.BUSY
         except StoreUnavailable:
             for _, entry in self._plan.finished:
                 if entry.state is State.COMPLETED:
