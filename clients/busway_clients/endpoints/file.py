@@ -17,9 +17,6 @@ from busway_clients.endpoints.limited_call import LimitedCall
 from busway_clients.endpoints.signature import is_signed, verify
 from busway_clients.errors import StoreUnavailable
 
-# On some file systems two writes within this time have the same modification time; site names often have equal lengths.
-_COARSEST_NS = 2_000_000_000
-
 
 class DocumentOptions(TypedDict, total=False):
     """
@@ -91,37 +88,24 @@ class DocumentSource(ABC):
 
 
 class FileSource(DocumentSource):
-    """The endpoint document in a file, which is read again when its modification time, size or inode changes."""
+    """The endpoint document in a file; a share that does not answer in time is an error of the source."""
 
     def __init__(self, path: str | Path, role: str, **options: Unpack[DocumentOptions]) -> None:
-        """Read *path* for *role*; a share that does not answer in time is an error of the source."""
+        """Read *path* for *role*."""
         self._path = Path(path).absolute()
-        self._mark: tuple[int, int, int] | None = None
-        self._content = b""
         super().__init__(str(self._path), role, **options)
 
     def _fetch(self) -> bytes:
         try:
-            mark = _mark(self._path.stat())
-            if mark != self._mark:
-                self._content, mark = self._read_whole()
-                is_settled = self._now() * 1e9 - mark[0] > _COARSEST_NS
-                self._mark = mark if is_settled else None
+            with self._path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                content = file.read(LONGEST_DOCUMENT_BYTES + 1)
+                after = os.fstat(file.fileno())
         except OSError as error:
             raise EndpointUnresolved(f"{self._path}: cannot be read, {error.strerror or error}") from error
-        return self._content
-
-    def _read_whole(self) -> tuple[bytes, tuple[int, int, int]]:
-        with self._path.open("rb") as file:
-            before = _mark(os.fstat(file.fileno()))
-            content = file.read(LONGEST_DOCUMENT_BYTES + 1)
-            if _mark(os.fstat(file.fileno())) != before:
-                raise EndpointUnresolved(f"{self._path}: changed while it was read; replace it atomically")
-        return content, before
-
-
-def _mark(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+            raise EndpointUnresolved(f"{self._path}: changed while it was read; replace it atomically")
+        return content
 
 
 _FILE = Kind(

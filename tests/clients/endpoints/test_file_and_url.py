@@ -69,30 +69,6 @@ def test_file_is_followed_and_every_fault_keeps_the_last_answer(tmp_path: Path) 
     assert [change.site for change in ticking.changes] == ["west", "east"]
 
 
-def test_change_of_the_same_length_and_time_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "endpoints.json"
-    path.write_bytes(document("west", 1))
-    os.utime(path, ns=(10**18, 10**18))
-    wall = [1e9 + 1]
-    source = FileSource(path, "send", now=lambda: wall[0])
-    assert source.read().site == "west"
-    path.write_bytes(document("east", 2))
-    os.utime(path, ns=(10**18, 10**18))
-    wall[0] += 1
-    assert source.read().site == "east"
-
-
-def test_a_file_that_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "endpoints.json"
-    path.write_bytes(document("west", 1))
-    os.utime(path, ns=(10**18, 10**18))
-    source = FileSource(path, "send")
-    assert source.read().site == "west"
-    path.write_bytes(document("east", 2))
-    os.utime(path, ns=(10**18, 10**18))
-    assert source.read().site == "west"
-
-
 def test_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EndpointUnresolved, match="cannot be read"):
         FileSource(tmp_path, "send").read()
