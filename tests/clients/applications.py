@@ -17,6 +17,12 @@ import busway_clients.aio
 ENVIRONMENT = {"PYTHONPATH": str(Path(__file__).parents[2] / "clients")}
 
 
+def connection_string(server: socket.socket) -> str:
+    """Return a connection string of what listens on this machine."""
+    port = server.getsockname()[1]
+    return f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+
+
 class Answering:
     """A peer that sends *answer* on each connection and closes it; its context returns its connection string."""
 
@@ -27,8 +33,7 @@ class Answering:
 
     def __enter__(self) -> str:
         self._thread.start()
-        host = f"127.0.0.1:{self._server.getsockname()[1]}"
-        return f"Endpoint=sb://{host};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
+        return connection_string(self._server)
 
     def __exit__(self, *_: object) -> None:
         # What waits in accept() is not woken by a close alone.
@@ -65,15 +70,26 @@ class Application:
         if self._loop is not None:
             self._loop.close()
 
-    @property
-    def loop(self) -> Any:
-        return self._loop
-
     def call(self, answer: Any) -> Any:
         """Return what a call has answered, or its coroutine will."""
         if self._loop is None:
             return answer
         return self._loop.run_until_complete(answer) if asyncio.iscoroutine(answer) else answer
+
+    def event(self) -> Any:
+        return (threading if self.kind == "sync" else asyncio).Event()
+
+    def set(self, event: Any) -> None:
+        """Set an event from any thread."""
+        event.set() if self._loop is None else self._loop.call_soon_threadsafe(event.set)
+
+    def function(self, act: Any) -> Any:
+        """Return a plain function as this kind of application calls one."""
+
+        async def awaited(*arguments: Any) -> Any:
+            return act(*arguments)
+
+        return act if self.kind == "sync" else awaited
 
     def client(self, name: str, **options: Any) -> Any:
         if name not in self._clients:
@@ -89,15 +105,10 @@ class Application:
         return {name: self._in_loop(self.client(name).get_queue_receiver, entity, **options) for name in self.places}
 
     def active(self, entity: str, **options: Any) -> Any:
-        return self._kept(self.classes.ActiveSender(self.senders(entity), **options))
+        return self.classes.ActiveSender(self.senders(entity), **options)
 
     def passive(self, entity: str, **options: Any) -> Any:
-        return self._kept(self.classes.PassiveSender(self.senders(entity), **options))
-
-    def _kept(self, sender: Any) -> Any:
-        if self._loop is None:
-            self._opened.append(sender)
-        return sender
+        return self.classes.PassiveSender(self.senders(entity), **options)
 
     def _in_loop(self, make: Any, *arguments: Any, **options: Any) -> Any:
         """Make something of the SDK; the asynchronous one wants a running loop for it."""

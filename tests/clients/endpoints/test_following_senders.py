@@ -16,7 +16,7 @@ from busway_broker.thread import RunningBroker
 from busway_clients import EndpointWatch, FollowingSender
 from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Answer, Endpoint
-from tests.clients.applications import Answering
+from tests.clients.applications import Answering, connection_string
 from tests.clients.endpoints.following import PinnableWatch, Register, endpoint, held, ids
 
 pytest_plugins = "broker.tests.broker_of_a_module"
@@ -63,9 +63,7 @@ def test_invalid_endpoint_is_reported_and_the_sender_stays(
 ) -> None:
     page = Answering(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>")
     with socket.create_server(("127.0.0.1", 0)) as silent, page as website:
-        port = silent.getsockname()[1]
-        mute = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-        places = {"silent": mute, "website": website}
+        places = {"silent": connection_string(silent), "website": website}
 
         def connect(to: Any) -> Any:
             place = places.get(to.namespace.partition(".")[0])

@@ -13,6 +13,7 @@ from busway_broker.thread import RunningBroker
 from busway_clients.aio.endpoints.receiver import FollowingReceiver as AsyncReceiver
 from busway_clients.aio.endpoints.sender import FollowingSender as AsyncSender
 from busway_clients.aio.endpoints.watch import EndpointWatch as AsyncWatch
+from tests.clients.applications import connection_string
 from tests.clients.endpoints.following import Register, endpoint, held
 
 pytest_plugins = "broker.tests.broker_of_a_module"
@@ -61,12 +62,11 @@ def test_asyncio_behaves_the_same(register: Register, broker: RunningBroker) -> 
 def test_asyncio_is_not_blocked_by_a_silent_peer(
     register: Register, broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def main(port: Any) -> Any:
+    async def main(place: str) -> Any:
         def connect(to: Any) -> Any:
             if to == endpoint("west"):
                 return register.connect(to, AsyncClient)
-            text = f"Endpoint=sb://localhost:{port};SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true"
-            return AsyncClient.from_connection_string(text, retry_total=0)
+            return AsyncClient.from_connection_string(place, retry_total=0)
 
         watch = register.watch(AsyncWatch)
         async with AsyncSender(
@@ -81,6 +81,6 @@ def test_asyncio_is_not_blocked_by_a_silent_peer(
             return sent
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        sent = asyncio.run(main(silent.getsockname()[1]))
+        sent = asyncio.run(main(connection_string(silent)))
     assert sent > 3
     assert held(broker) == [sent, 0]

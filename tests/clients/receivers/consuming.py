@@ -1,7 +1,5 @@
 """An application that receives each message once, and counts its effects."""
 
-import asyncio
-import threading
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -27,22 +25,12 @@ class Effects:
             raise self._error
         self.done[body] += 1
 
-    async def awaited(self, message: Any) -> None:
-        self(message)
-
 
 def consume(site: Application, entity: str, effects: Any, store: Any = None, idle: float = 0.5, **options: Any) -> Any:
     """Let a receiver run until nothing comes any more; return it."""
     links = site.receivers(entity)
     receiver = site.classes.DeduplicatingReceiver(links, MemoryStore() if store is None else store, **options)
-    if site.kind == "sync":
-        receiver.run(effects, threading.Event(), idle=idle)
-    else:
-
-        async def run() -> None:
-            await receiver.run(effects.awaited, asyncio.Event(), idle=idle)
-
-        site.call(run())
+    site.call(receiver.run(site.function(effects), site.event(), idle=idle))
     for link in links.values():
         site.call(link.close())
     return receiver

@@ -76,7 +76,7 @@ def test_copy_that_waits_too_long_is_abandoned_and_redelivered(site: Site) -> No
     effects = Effects()
     receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), store, patience=timedelta(seconds=0.1))
     [received] = site.call(receiver._receivers["west"].receive_messages(1, 10))
-    work = effects if site.kind == "sync" else effects.awaited
+    work = site.function(effects)
     assert site.call(receiver.handle("west", received, work)) is Handled.BUSY
     assert site.ids("west", entity) == [message.message_id]
     store.record(claim, time.time())
@@ -111,11 +111,7 @@ def test_claim_is_renewed_while_the_application_works(site: Site, tmp_path: Path
         time.sleep(1)
         seen.append(store.claim("m", time.time()))
 
-    async def awaited(_: Any) -> None:
-        await asyncio.sleep(1)
-        seen.append(store.claim("m", time.time()))
-
-    assert site.call(receiver.handle("west", received, slow if site.kind == "sync" else awaited))
+    assert site.call(receiver.handle("west", received, site.function(slow)))
     assert seen == [State.BUSY]
     store.close()
 

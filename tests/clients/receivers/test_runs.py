@@ -1,6 +1,5 @@
 """When a run of the de-duplicating receiver ends, and which faults end it."""
 
-import asyncio
 import re
 import socket
 import threading
@@ -50,17 +49,14 @@ def test_silent_peer_does_not_block_the_end_of_a_run(sync_site: Site, kind: str,
             client.get_queue_sender(entity).send_messages(ServiceBusMessage("x"))
         receivers = application.receivers(entity)
         receiver = application.classes.DeduplicatingReceiver(receivers, MemoryStore(), open_seconds=2.0)
-        stop = (threading if kind == "sync" else asyncio).Event()
+        stop = application.event()
 
         def work(message: Any) -> None:
             effects(message)
             if ends_by == "stop":
                 stop.set()
 
-        async def awaited(message: Any) -> None:
-            work(message)
-
-        application.call(receiver.run(work if kind == "sync" else awaited, stop, idle=idle))
+        application.call(receiver.run(application.function(work), stop, idle=idle))
         mute.close()
     assert effects.done == {"x": 1}
 
@@ -72,17 +68,17 @@ def test_waiting_copy_does_not_block_the_end_of_a_run(site: Site) -> None:
     assert isinstance(store.claim("m", time.time()), Claim)
     site.call(site.passive(entity).send(ServiceBusMessage("x", message_id="m")))
     receiver = site.classes.DeduplicatingReceiver(site.receivers(entity), store)
-    stop = (threading if site.kind == "sync" else asyncio).Event()
+    stop = site.event()
     effects = Effects()
 
     def stop_it() -> None:
         until(lambda: site.locked("west", entity))
-        stop.set() if site.kind == "sync" else site.loop.call_soon_threadsafe(stop.set)
+        site.set(stop)
 
     stopping = threading.Thread(target=stop_it)
     stopping.start()
     began = time.monotonic()
-    site.call(receiver.run(effects if site.kind == "sync" else effects.awaited, stop, idle=0.5))
+    site.call(receiver.run(site.function(effects), stop, idle=0.5))
     stopping.join()
     assert time.monotonic() - began < PATIENCE.total_seconds() / 2
     assert receiver.counts["west"] == {Handled.BUSY: 1}
@@ -97,10 +93,10 @@ def test_missing_entity_or_session_is_reported(site: Site, kind_of_queue: str, e
     entity = site.queue(kind_of_queue) if kind_of_queue == "sessions" else kind_of_queue
     receivers = {**site.receivers(site.queue()), "east": site.receivers(entity)["east"]}
     receiver = site.classes.DeduplicatingReceiver(receivers, MemoryStore())
-    stop = (threading if site.kind == "sync" else asyncio).Event()
+    stop = site.event()
     effects = Effects()
     with pytest.raises(WrongUse, match=rf"the receiver of east: .*{expected}"):
-        site.call(receiver.run(effects if site.kind == "sync" else effects.awaited, stop, idle=0.5))
+        site.call(receiver.run(site.function(effects), stop, idle=0.5))
 
 
 @both_kinds

@@ -8,8 +8,6 @@ from azure.servicebus import ServiceBusMessage
 
 from busway_clients import Outbox
 
-SECONDS = 30
-
 
 @pytest.fixture
 def outbox(tmp_path: Path) -> Iterator[Outbox]:

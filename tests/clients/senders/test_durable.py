@@ -1,8 +1,6 @@
 """The durable sender over the wire: outages, restarts, poison, kill -9."""
 
-import asyncio
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,9 @@ from azure.servicebus import ServiceBusMessage
 from busway_broker.faults import Effect, Fault
 from busway_clients import Outbox, OutboxFull, SendFailed, WrongUse
 from tests.clients.applications import Application
-from tests.clients.senders.conftest import SECONDS, parcel
+from tests.clients.senders.conftest import parcel
 from tests.clients.site import Site, both_kinds
+from tests.site import until
 
 
 @pytest.fixture
@@ -215,24 +214,15 @@ def test_keep_draining_runs_until_it_is_stopped(site: Site, outbox: Outbox, dura
     outage(site)
     site.call(sender.send(ServiceBusMessage("x"), timeout=2))
     recovery(site)
-    if site.kind == "sync":
-        stop = threading.Event()
-        thread = threading.Thread(target=sender.keep_draining, args=(stop,), kwargs={"pause": 0.01})
-        thread.start()
-        deadline = time.monotonic() + SECONDS
-        while len(outbox) and time.monotonic() < deadline:
-            stop.wait(0.01)
-        stop.set()
-        thread.join()
-    else:
+    stop = site.event()
 
-        async def until_empty() -> None:
-            task = asyncio.create_task(sender.keep_draining(pause=0.01))
-            async with asyncio.timeout(SECONDS):
-                while len(outbox):  # noqa: ASYNC110 - the outbox tells nobody
-                    await asyncio.sleep(0.01)
-            task.cancel()
+    def stop_it() -> None:
+        until(lambda: not len(outbox))
+        site.set(stop)
 
-        site.call(until_empty())
+    stopping = threading.Thread(target=stop_it)
+    stopping.start()
+    site.call(sender.keep_draining(stop, pause=0.01))
+    stopping.join()
     assert len(outbox) == 0
     assert site.bodies("west", entity) == ["x"]
