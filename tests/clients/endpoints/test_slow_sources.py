@@ -35,50 +35,29 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 TLS_RECORD = b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03"
 
 
-def nothing(_: socket.socket) -> None:
-    """Read the request and never answer."""
-    time.sleep(30)
+def drip(head: bytes, piece: bytes) -> Callable[[socket.socket], None]:
+    """Return an answer that begins with *head*, and goes on for half a minute with a *piece* now and then."""
+
+    def answer(peer: socket.socket) -> None:
+        peer.sendall(head)
+        for _ in range(300):
+            peer.sendall(piece)
+            time.sleep(PAUSE)
+
+    return answer
 
 
-def header_lines(peer: socket.socket) -> None:
-    peer.sendall(HEAD)
-    for number in range(90):
-        peer.sendall(f"X-Line-{number}: slow\r\n".encode())
-        time.sleep(PAUSE)
-
-
-def one_long_header(peer: socket.socket) -> None:
-    peer.sendall(HEAD + b"X-Long: ")
-    for _ in range(300):
-        peer.sendall(b"x")
-        time.sleep(PAUSE)
-
-
-def body(peer: socket.socket) -> None:
-    peer.sendall(HEAD + b"Content-Length: 5000\r\n\r\n")
-    for _ in range(300):
-        peer.sendall(b" ")
-        time.sleep(PAUSE)
-
-
-def chunks(peer: socket.socket) -> None:
-    peer.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-    for _ in range(300):
-        peer.sendall(b"1\r\n \r\n")
-        time.sleep(PAUSE)
-
-
-def interim_answers(peer: socket.socket) -> None:
-    for _ in range(300):
-        peer.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        time.sleep(PAUSE)
-
-
-def handshake(peer: socket.socket) -> None:
-    peer.sendall(TLS_RECORD)
-    for _ in range(300):
-        peer.sendall(b"\x00")
-        time.sleep(PAUSE)
+HEADERS = drip(HEAD, b"X-Line: slow\r\n")
+SLOW = {
+    "nothing": drip(b"", b""),
+    "headers": HEADERS,
+    "one long header": drip(HEAD + b"X-Long: ", b"x"),
+    "a body": drip(HEAD + b"Content-Length: 5000\r\n\r\n", b" "),
+    "chunks": drip(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "interim answers": drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a handshake": drip(TLS_RECORD, b"\x00"),
+}
+REQUESTS = [*(("http", name) for name in SLOW), ("https", "nothing"), ("https", "a handshake")]
 
 
 class SlowServer:
@@ -116,21 +95,9 @@ def reading_threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "busway-endpoint-source"]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "answer"),
-    [
-        ("http", nothing),
-        ("http", header_lines),
-        ("http", one_long_header),
-        ("http", body),
-        ("http", chunks),
-        ("http", interim_answers),
-        ("https", nothing),
-        ("https", handshake),
-    ],
-)
-def test_request_ends_in_time_wherever_the_server_is_slow(scheme: str, answer: Any, serve: Any) -> None:
-    source = UrlSource(f"{scheme}://127.0.0.1:{serve(answer).port}/e", "send", timeout_seconds=LIMIT)
+@pytest.mark.parametrize(("scheme", "answer"), REQUESTS)
+def test_request_ends_in_time_wherever_the_server_is_slow(scheme: str, answer: str, serve: Any) -> None:
+    source = UrlSource(f"{scheme}://127.0.0.1:{serve(SLOW[answer]).port}/e", "send", timeout_seconds=LIMIT)
     for _ in range(2):
         start = time.monotonic()
         # A peer that is silent runs into the limit of the socket, which may come first.
@@ -144,7 +111,7 @@ def test_request_ends_in_time_wherever_the_server_is_slow(scheme: str, answer: A
 
 
 def test_slow_proxy_counts_in_the_limit(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{serve(header_lines).port}")
+    monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{serve(HEADERS).port}")
     monkeypatch.setenv("no_proxy", "")
     source = UrlSource("https://endpoints.example.org/e", "send", timeout_seconds=LIMIT)
     start = time.monotonic()
@@ -160,7 +127,7 @@ def test_server_that_becomes_fast_is_read(serve: Any) -> None:
     def whole(peer: socket.socket) -> None:
         peer.sendall(HEAD + b"Connection: close\r\n\r\n" + document())
 
-    answers = [header_lines, whole]
+    answers = [HEADERS, whole]
 
     def answer(peer: socket.socket) -> None:
         answers.pop(0)(peer)
@@ -280,7 +247,7 @@ def test_event_loop_runs_and_ends_while_a_source_hangs(hanging: HangingSource) -
 
 
 def test_first_caller_waits_for_the_limit_of_the_source_only(serve: Any) -> None:
-    url = f"http://127.0.0.1:{serve(header_lines).port}/e"
+    url = f"http://127.0.0.1:{serve(HEADERS).port}/e"
     start = time.monotonic()
     with pytest.raises(EndpointUnresolved, match=INCOMPLETE):
         EndpointWatch(UrlSource(url, "send", timeout_seconds=LIMIT)).endpoints()

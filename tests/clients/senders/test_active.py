@@ -313,19 +313,19 @@ def test_invalid_settings_are_reported_by_the_constructor() -> None:
 
 def test_a_silent_peer_blocks_no_sender(sync_site: Site) -> None:
     entity = sync_site.queue()
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        with (
-            Application("sync", {"mute": connection_string(mute)}) as stuck,
-            Application("sync", sync_site.places) as application,
-        ):
-            senders = {"west": application.senders(entity)["west"], **stuck.senders(entity)}
-            with ActiveSender(senders, delay=timedelta()) as sender:
-                started = time.monotonic()
-                first = sender.send(ServiceBusMessage("1"), timeout=0.2)
-                second = sender.send(ServiceBusMessage("2"), timeout=60)
-                assert time.monotonic() - started < 10
-                mute.accept()[0].close()
-                third = sender.send(ServiceBusMessage("3"), timeout=0.2)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        Application("sync", {"mute": connection_string(mute)}) as stuck,
+        Application("sync", sync_site.places) as application,
+    ):
+        senders = {"west": application.senders(entity)["west"], **stuck.senders(entity)}
+        with ActiveSender(senders, delay=timedelta()) as sender:
+            started = time.monotonic()
+            first = sender.send(ServiceBusMessage("1"), timeout=0.2)
+            second = sender.send(ServiceBusMessage("2"), timeout=60)
+            assert time.monotonic() - started < 10
+            mute.accept()[0].close()
+            third = sender.send(ServiceBusMessage("3"), timeout=0.2)
     assert isinstance(first.errors["mute"], OperationTimeoutError)
     assert "not started" in str(second.errors["mute"])
     assert "mute" in third.errors
@@ -335,15 +335,17 @@ def test_a_silent_peer_blocks_no_sender(sync_site: Site) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_silent_peer_blocks_no_task(sync_site: Site, count: int) -> None:
     entity = sync_site.queue()
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        with Application("aio", {**sync_site.places, "mute": connection_string(mute)}) as application:
-            senders = application.senders(entity)
-            sender = application.classes.ActiveSender({each: senders[each] for each in ("west", "mute")})
-            application.call(sender.send(ServiceBusMessage("before"), to=["west"]))
-            started = time.monotonic()
-            # Long enough for the other namespace to accept on a busy machine.
-            outcome = application.call(sender.send([ServiceBusMessage("x")] * count, timeout=2))
-            assert time.monotonic() - started < 10
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        Application("aio", {**sync_site.places, "mute": connection_string(mute)}) as application,
+    ):
+        senders = application.senders(entity)
+        sender = application.classes.ActiveSender({each: senders[each] for each in ("west", "mute")})
+        application.call(sender.send(ServiceBusMessage("before"), to=["west"]))
+        started = time.monotonic()
+        # Long enough for the other namespace to accept on a busy machine.
+        outcome = application.call(sender.send([ServiceBusMessage("x")] * count, timeout=2))
+        assert time.monotonic() - started < 10
     assert outcome.accepted_by == ("west",)
     assert isinstance(outcome.errors["mute"], OperationTimeoutError)
 
