@@ -134,7 +134,7 @@ class ClientHistory:
         return self.chance.choice((0.0, 0.001, 0.05, 0.3))
 
     def later(self, delay: float, act: Callable[[], None]) -> None:
-        """Do something after that many seconds, whoever is killed."""
+        """Do something after that many seconds, also if its process is killed."""
         token = OWNER.set(None)
         try:
             self.loop.call_later(delay, act)
