@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from busway_clients.sessions import order
 from busway_clients.sessions.entries import Entry, State
@@ -19,18 +19,7 @@ _MOST_PASSED = 8
 """They share a transaction of 100 rows with the current messages; the rest is written by the next transaction."""
 
 
-Key = TypeVar("Key")
-Kept = TypeVar("Kept")
-
 _CAPACITY = 20_000
-
-
-class Try(NamedTuple):
-    """An attempt at a message, and whether an earlier one may have run."""
-
-    worker: str
-    attempt: int
-    may_have_run: bool
 
 
 @dataclass
@@ -38,51 +27,52 @@ class MessageMemory:
     """
     What a worker remembers of a message; times are local and monotonic.
 
-    *seen*: when it was first received. *blocked_since*: since when it waits for an earlier one. *unrecorded*: the token
-    under which the application processed it while the store was unavailable. *uncounted*: the attempt that is recorded
-    as started but does not count.
+    *seen*: when it was first received. *blocked_since*: since when it waits for an earlier one. *may_have_run*: whether
+    an attempt before the current one may have run. *uncounted*: the worker and the number of the attempt that is
+    recorded as started but does not count. *unrecorded*: the token under which the application processed it while the
+    store was unavailable.
     """
 
     seen: float
     blocked_since: float | None = None
+    may_have_run: bool = False
+    uncounted: tuple[str, int] | None = None
     unrecorded: int | None = None
-    uncounted: Try | None = None
 
 
 class WorkerCache:
     """The memory of a worker, of which the oldest is dropped when there is too much; safe to share between threads."""
 
     def __init__(self) -> None:
-        self._leases: OrderedDict[str, tuple[int, int, float]] = OrderedDict()
-        self._messages: OrderedDict[tuple[str, str], MessageMemory] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, ...], Any] = OrderedDict()
         self._lock = threading.Lock()
 
     def message(self, partition: str, message_id: str, now: float) -> MessageMemory:
         """Return what is remembered of a message, which is seen *now* if nothing is."""
         with self._lock:
-            return _kept(self._messages, (partition, message_id), lambda: MessageMemory(now))
+            memory: MessageMemory = self._recalled((partition, message_id), lambda: MessageMemory(now))
+            return memory
 
     def forget(self, partition: str, message_id: str) -> None:
         """Forget a message that is settled."""
         with self._lock:
-            self._messages.pop((partition, message_id), None)
+            self._kept.pop((partition, message_id), None)
 
     def unchanged_seconds(self, partition: str, token: int, beat: int, now: float) -> float:
         """Return for how long this worker has seen another worker's lease unchanged."""
         with self._lock:
-            noted = _kept(self._leases, partition, lambda: (token, beat, now))
-            if noted[:2] != (token, beat):
-                noted = self._leases[partition] = (token, beat, now)
-            return now - noted[2]
+            *noted, since = self._recalled((partition,), lambda: (token, beat, now))
+            if noted != [token, beat]:
+                self._kept[partition,] = (token, beat, since := now)
+            return now - float(since)
 
-
-def _kept(memory: OrderedDict[Key, Kept], key: Key, create: Callable[[], Kept]) -> Kept:
-    if key not in memory:
-        memory[key] = create()
-        if len(memory) > _CAPACITY:
-            memory.popitem(last=False)
-    memory.move_to_end(key)
-    return memory[key]
+    def _recalled(self, key: tuple[str, ...], create: Callable[[], Any]) -> Any:  # noqa: ANN401 - of a message or a lease
+        if key not in self._kept:
+            self._kept[key] = create()
+            if len(self._kept) > _CAPACITY:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
 
 
 class Ending(Enum):
@@ -113,8 +103,7 @@ class Plan:
     What *worker* knows about *partition*, and the next steps.
 
     *waiting*: messages without a final state, in order of arrival. *finished*: messages whose final state is decided
-    but not recorded; their entries are written first, then they are settled. *delivered*: the attempts, by message id
-    and number, that this worker gave to the application.
+    but not recorded; their entries are written first, then they are settled.
     """
 
     partition: str
@@ -122,10 +111,9 @@ class Plan:
     record: Record = field(default_factory=lambda: Record(None, None, {}))
     waiting: list[Arrival] = field(default_factory=list)
     finished: list[tuple[Arrival, Entry]] = field(default_factory=list)
-    delivered: set[tuple[str, int]] = field(default_factory=set)
-    may_have_run: dict[str, bool] = field(default_factory=dict)
 
-    def _memory(self, message_id: str) -> MessageMemory:
+    def memory(self, message_id: str) -> MessageMemory:
+        """Return what the worker remembers of a message."""
         return self.worker.cache.message(self.partition, message_id, self.worker.monotonic())
 
     def blocked_by(self, *, is_held: bool) -> str | None:
@@ -138,7 +126,7 @@ class Plan:
         elif not is_held and self.worker.settings.head_start_seconds > 0:
             # The broker's clock may differ from the local one.
             age = 0.0 if first.enqueued is None else self.worker.wall() - first.enqueued
-            if max(now - self._memory(first.message_id).seen, age) < self.worker.settings.head_start_seconds:
+            if max(now - self.memory(first.message_id).seen, age) < self.worker.settings.head_start_seconds:
                 return "the primary region may process it first"
         return None if self.next_group() else self._earlier(self.expected_record(), first, ())
 
@@ -152,9 +140,10 @@ class Plan:
         back = []
         for entry in entries:
             # What a lost worker may have done is not undone by a later attempt that failed.
-            open_entry = replace(entry, state=State.WORKING if self.may_have_run[entry.message_id] else State.PENDING)
-            is_delivered = (entry.message_id, entry.attempt) in self.delivered
-            back.append(open_entry if is_delivered else replace(open_entry, worker="", attempt=entry.attempt - 1))
+            may_have_run = self.memory(entry.message_id).may_have_run
+            open_entry = replace(entry, state=State.WORKING if may_have_run else State.PENDING)
+            never_ran = replace(open_entry, worker="", attempt=entry.attempt - 1)
+            back.append(never_ran if self._is_uncounted(entry) else open_entry)
         return back
 
     def expected_record(self) -> Record:
@@ -199,7 +188,7 @@ class Plan:
         if blocking is None:
             return None
         now = self.worker.monotonic()
-        memory = self._memory(arrival.message_id)
+        memory = self.memory(arrival.message_id)
         if memory.blocked_since is None:
             memory.blocked_since = now
         waited = now - memory.blocked_since
@@ -224,40 +213,36 @@ class Plan:
     def started_entry(self, arrival: Arrival, token: int) -> Entry:
         """Return the entry of a message that the application gets next."""
         known = self.record.entries.get(arrival.message_id)
-        uncounted = None if known is None else self._uncounted(known)
-        is_first = known is None or known.state is not State.WORKING
-        # Decided again each time: since a claim that failed, another worker may have had the message.
-        self.may_have_run[arrival.message_id] = uncounted.may_have_run if uncounted else not is_first
-        entry = self._entry(arrival, State.WORKING, token, attempts=0 if uncounted else 1)
+        is_uncounted = known is not None and self._is_uncounted(known)
+        if not is_uncounted:
+            # Decided again each time: since a claim that failed, another worker may have had the message.
+            self.memory(arrival.message_id).may_have_run = known is not None and known.state is State.WORKING
+        entry = self._entry(arrival, State.WORKING, token, attempts=0 if is_uncounted else 1)
         self.uncount(entry)
         return entry
 
     def mark_delivered(self, entry: Entry) -> None:
         """Note that the application gets a message that is recorded as started."""
-        self.delivered.add((entry.message_id, entry.attempt))
-        self._memory(entry.message_id).uncounted = None
+        self.memory(entry.message_id).uncounted = None
 
     def uncount(self, entry: Entry) -> None:
         """Note that an attempt does not count: it was not given to the application, or did not fail through it."""
-        self.delivered.discard((entry.message_id, entry.attempt))
-        noted = Try(self.worker.name, entry.attempt, self.may_have_run[entry.message_id])
-        self._memory(entry.message_id).uncounted = noted
+        self.memory(entry.message_id).uncounted = (self.worker.name, entry.attempt)
 
-    def _uncounted(self, entry: Entry) -> Try | None:
-        """Return the recorded attempt of *entry* if this process knows that it does not count, else None."""
-        noted = self._memory(entry.message_id).uncounted
-        is_that = noted is not None and noted[:2] == (entry.worker, entry.attempt)
-        return noted if is_that and entry.state is State.WORKING else None
+    def _is_uncounted(self, entry: Entry) -> bool:
+        """Return whether *entry* records an attempt of which this process knows that it does not count."""
+        noted = self.memory(entry.message_id).uncounted
+        return entry.state is State.WORKING and noted == (entry.worker, entry.attempt)
 
     def final_without_run(self, arrival: Arrival, token: int) -> Entry | None:
         """Return the final entry of a message that must not be tried (again), None if it must be tried."""
         entry = self.record.entries.get(arrival.message_id)
         if entry is not None and entry.state is State.WORKING:
             own = replace(entry, token=token)
-            if self._memory(arrival.message_id).unrecorded == entry.token:
+            if self.memory(arrival.message_id).unrecorded == entry.token:
                 return self.final(own, State.COMPLETED)
             # Every allowed attempt ended with the loss of its worker.
-            if entry.attempt >= self.worker.settings.max_attempts and not self._uncounted(entry):
+            if entry.attempt >= self.worker.settings.max_attempts and not self._is_uncounted(entry):
                 text = f"{entry.attempt} workers received it, and all of them were lost."
                 return self.final(own, State.FAULTED, "WorkersLost", text)
         if self.worker.settings.lock == "session" and self.worker.settings.late == "dead-letter":

@@ -33,7 +33,6 @@ class SessionWork:
         self.worker = worker
         self.held_lease: HeldLease | None = None
         self._settings = worker.settings
-        self._cache = worker.cache
         self._lane = lane
         self._given = given
         self._plan = Plan(partition, worker)
@@ -60,8 +59,7 @@ class SessionWork:
         except StoreUnavailable:
             for _, entry in self._plan.finished:
                 if entry.state is State.COMPLETED:
-                    memory = self._cache.message(self.partition, entry.message_id, self.worker.monotonic())
-                    memory.unrecorded = entry.token
+                    self._plan.memory(entry.message_id).unrecorded = entry.token
             raise
 
     async def _process(self) -> Ending:
@@ -107,10 +105,10 @@ class SessionWork:
                 arrivals = await self._lane.receive(self._settings.batch)
             else:
                 arrivals, self._given = self._given, []
-            now = self.worker.monotonic()
             for arrival in arrivals:
                 if arrival.problem is None:
-                    self._cache.message(self.partition, arrival.message_id, now)
+                    # It is seen from now on, if it was not before.
+                    self._plan.memory(arrival.message_id)
                     self._plan.waiting.append(arrival)
                 else:
                     # It has no id for other sites, or no place in the order: an operator must look at it.
@@ -172,7 +170,7 @@ class SessionWork:
             session_id=arrival.session_id,
             attempt=entry.attempt,
             token=entry.token,
-            may_have_run=self._plan.may_have_run[arrival.message_id],
+            may_have_run=self._plan.memory(arrival.message_id).may_have_run,
             is_held=lambda: held.is_fresh(self.worker.monotonic()),
         )
         self._plan.mark_delivered(entry)
@@ -198,7 +196,7 @@ class SessionWork:
             await self._lane.complete(arrival)
         else:
             await self._lane.dead_letter(arrival, entry.reason, entry.description)
-        self._cache.forget(self.partition, arrival.message_id)
+        self.worker.cache.forget(self.partition, arrival.message_id)
 
     # Write
 
