@@ -19,11 +19,9 @@ from busway_clients import (
     FileRoles,
     MemoryRoles,
     MemoryStore,
-    Outbox,
     SqliteStore,
     State,
     StoreRefused,
-    UnusableFile,
     WrongUse,
 )
 from busway_clients.receivers.claims import StoredClaims
@@ -249,13 +247,9 @@ def test_file_is_shared_by_processes_and_survives_them(tmp_path: Path) -> None:
     store.close()
 
 
-def test_wrong_settings_and_files_are_refused(tmp_path: Path) -> None:
+def test_wrong_settings_are_refused() -> None:
     with pytest.raises(WrongUse, match="expected positive values"):
         MemoryStore(timedelta())
-    Outbox(tmp_path / "outbox.db").close()
-    for opened in (SqliteStore, FileRoles):
-        with pytest.raises(UnusableFile, match="database of another kind, expected rows of busway_clients"):
-            opened(tmp_path / "outbox.db")
 
 
 @pytest.fixture(params=["memory", "file", "table"])

@@ -2,7 +2,6 @@
 
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -24,7 +23,6 @@ from busway_clients import (
     OutboxInUse,
     SendFailed,
     StoreUnavailable,
-    UnusableFile,
     WrongUse,
 )
 from busway_clients.senders.messages import with_ids
@@ -164,17 +162,6 @@ def test_message_is_unchanged_after_a_restart() -> None:
     assert parts(thaw(freeze(parts(raw)))) == parts(raw)
 
 
-def test_a_file_of_another_kind_or_version_is_refused(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "other.db") as other:
-        other.execute("CREATE TABLE t (x)")
-    other.close()
-    with pytest.raises(UnusableFile, match=r"other\.db: is a database of another kind, expected an outbox"):
-        Outbox(tmp_path / "other.db")
-    Outbox(tmp_path / "later.db").close()
-    with sqlite3.connect(tmp_path / "later.db") as later:
-        later.execute("PRAGMA user_version = 9")
-    later.close()
-    with pytest.raises(UnusableFile, match=r"later\.db: has version 9 of an outbox, expected 1"):
-        Outbox(tmp_path / "later.db")
+def test_limits_of_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongUse, match="expected 1 or more"):
         Outbox(tmp_path / "new.db", max_messages=0)

@@ -12,7 +12,7 @@ from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.data.tables import TableSasPermissions, TableServiceClient, generate_table_sas
 
 import busway_clients.aio.sessions as aio
-from busway_clients import Outbox, StoreRefused, StoreUnavailable
+from busway_clients import StoreRefused, StoreUnavailable
 from busway_clients.aio.tables import TableStore as AsyncTableStore
 from busway_clients.rows import ANY, Write
 from busway_clients.sessions import (
@@ -230,23 +230,6 @@ def test_existing_table_needs_no_right_to_create_one(table: tuple[str, str], is_
     store = closed_after(TableStore.from_endpoint(account["TableEndpoint"], name, credential))
     for _ in range(2):
         Journal(store, Settings()).open()
-
-
-def test_foreign_file_and_missing_folder_are_refused_and_not_changed(tmp_path: Path) -> None:
-    page, outbox = tmp_path / "page.html", tmp_path / "outbox.db"
-    page.write_text("<html>" * 1000)
-    Outbox(outbox).close()
-    before = outbox.read_bytes()
-    problems = {
-        page: r"page\.html: file is not a database",
-        outbox: r"outbox\.db: is a database of another kind, expected rows",
-        tmp_path / "missing/journal.db": r"journal\.db: unable to open",
-    }
-    for path, problem in problems.items():
-        store = closed_after(SqliteStore(path))
-        with pytest.raises(StoreRefused, match=problem):
-            store.open()
-    assert outbox.read_bytes() == before
 
 
 # azure-data-tables asks an element of an answer in XML for its truth.
