@@ -133,25 +133,18 @@ class DurableSender:
         except SendFailed as error:
             taken, failed = len(waiting) - len(error.unsent), error
         self._remove(waiting[:taken])
+        rest = waiting[taken:]
         if failed is None or not is_at_fault(failed):
             return taken, failed
-        # A batch is refused as a whole. Sending each message alone shows which one is at fault.
-        rest = waiting[taken:]
         if len(rest) == 1:
             self._hold(rest[0], failed)
             return taken, None
+        # A batch is refused as a whole. Sending each message alone shows which one is at fault.
         for each in rest:
-            try:
-                self._send_messages([each.message], seconds)
-            except SendFailed as error:
-                if not is_at_fault(error):
-                    return taken, error
-                self._hold(each, error)
-                if each.lane is not None:
-                    return taken, None
-            else:
-                self._remove([each])
-                taken += 1
+            sent, failed = self._drain_lane([each], seconds)
+            taken += sent
+            if failed is not None or (not sent and each.lane is not None):
+                return taken, failed
         return taken, None
 
     def _remove(self, waiting: Sequence[Waiting]) -> None:

@@ -47,7 +47,7 @@ def test_asyncio_behaves_the_same(register: Register, broker: RunningBroker) -> 
                 await receiver.complete_message(other)
             register.point_to(endpoint("west"))
             await sender.send_messages(ServiceBusMessage("6"))
-            (third,) = await receiver.receive_messages(1, max_wait_time=5)
+            (third,) = await receiver.receive_messages(1, max_wait_time=20)
             await receiver.complete_message(third)
             with pytest.raises(MessageLockLostError):
                 await receiver.complete_message(other)

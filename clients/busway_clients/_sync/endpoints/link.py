@@ -184,27 +184,30 @@ class FollowingClient(Closing, Generic[Sdk]):
         try:
             return self._follow_to(wanted, end=end, beside=beside)
         except Exception as error:
-            if self._link is not None or not _may_be_an_outage(error):
+            if self._link is not None:
                 raise
-            others = answer_of(self._watch.consult())
-            if others[0].namespace == wanted[0].namespace:
-                raise
+            link = self._follow_after(error, wanted[0], end=end)
             LOGGER.warning("%s: no link could be opened: %s", wanted[0], describe(error))
-        return self._follow_to(others, end=end, beside=beside)
+            return link
 
-    def _follow_after(self, error: Exception, link: Link, *, end: float = 0.0) -> Link | None:
-        """Return another link as `_follow`; raises *error* if the watch names no namespace that can be opened."""
+    def _follow_after(self, error: Exception, used: Endpoint, *, end: float = 0.0) -> Link | None:
+        """
+        Return another link as `_follow`, after *error* at the endpoint that was *used*.
+
+        Raises *error* if it is no outage, or if the watch names no other namespace that can be opened.
+        """
         if not _may_be_an_outage(error):
             raise error
         if isinstance(error, Stuck):
             self._replace(None)
+        before = self._link
         wanted = answer_of(self._watch.consult())
-        if wanted[0].namespace == link.endpoint.namespace:
+        if wanted[0].namespace == used.namespace:
             raise error
-        other = self._follow_to(wanted, end=end)
-        if other is link:
+        link = self._follow_to(wanted, end=end)
+        if link is before:
             raise error
-        return other
+        return link
 
     def _follow_to(self, wanted: tuple[Endpoint, ...], *, end: float, beside: bool = False) -> Link | None:
         while self._is_elsewhere(wanted):

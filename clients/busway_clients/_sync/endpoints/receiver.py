@@ -101,7 +101,7 @@ class FollowingReceiver(FollowingClient[ServiceBusReceiver]):
                     link, "receive_messages", max_message_count, seconds, seconds=seconds + self._open_seconds
                 )
             except Exception as error:  # noqa: BLE001 - raised again unless another namespace may help
-                failed, link = link, self._follow_after(error, link, end=end)
+                failed, link = link, self._follow_after(error, link.endpoint, end=end)
                 LOGGER.warning("%s: receiving failed: %s", failed.endpoint, describe(error))
                 continue
             if messages or self._monotonic() >= end:

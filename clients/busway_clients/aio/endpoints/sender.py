@@ -55,7 +55,7 @@ class FollowingSender(FollowingClient[ServiceBusSender]):
         try:
             await self._send_on(link, message, timeout)
         except Exception as error:  # noqa: BLE001 - raised again unless another namespace may help
-            other = await self._follow_after(error, link)
+            other = await self._follow_after(error, link.endpoint)
             assert other is not None  # noqa: S101 - as below
             LOGGER.warning("%s: a send failed and is retried at %s: %s", link.endpoint, other.endpoint, describe(error))
             await self._send_on(other, message, timeout)
