@@ -92,9 +92,8 @@ def test_a_released_claim_cannot_be_recorded(store: Any) -> None:
     assert isinstance(store.claim("m", NOW), Claim)
 
 
+@pytest.mark.parametrize("store", ["sqlite", "tables"], indirect=True)
 def test_an_expired_claim_cannot_be_written(store: Any) -> None:
-    if store.is_local:
-        pytest.skip("a claim in memory ends with its process")
     slow = store.claim("m", NOW)
     assert store.claim("m", NOW + 119) is State.BUSY
     fast = store.claim("m", NOW + 121)
@@ -106,9 +105,8 @@ def test_an_expired_claim_cannot_be_written(store: Any) -> None:
     assert store.claim("m", NOW + 124) is State.DONE
 
 
+@pytest.mark.parametrize("store", ["sqlite", "tables"], indirect=True)
 def test_a_claim_that_is_renewed_lasts_for_another_lease(store: Any) -> None:
-    if store.is_local:
-        pytest.skip("a claim in memory ends with its process")
     claim = store.claim("m", NOW)
     store.renew(claim, NOW + 100)
     assert store.claim("m", NOW + 219) is State.BUSY

@@ -19,6 +19,7 @@ from busway_clients.sessions.settings import Settings
 
 SESSION = "shipment"
 PARTITION = session_partition(SESSION)
+NAMES = ["m1", "m2", "m3", "m4"]
 OPENED: list[Any] = []
 """What the tests have opened; closed after each."""
 
@@ -237,3 +238,13 @@ def both(count: int) -> tuple[Queue, Queue]:
 
 def with_settings(**changes: Any) -> Settings:
     return replace(SETTINGS, **changes)
+
+
+def count_steps(settings: Settings, max_final: int = MAX_FINAL) -> int:
+    """Return how many steps a worker takes to process four messages."""
+    player = Player(World(settings, max_final=max_final), "west", both(4)[0])
+    return sum(1 for _ in iter(player.step, False))
+
+
+def first_of_each(names: Any) -> Any:
+    return list(dict.fromkeys(names))

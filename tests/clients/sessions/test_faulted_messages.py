@@ -10,8 +10,8 @@ from busway_clients.rows import Write
 from busway_clients.sessions.delivery import Fault, LockLost, fault_of
 from busway_clients.sessions.entries import State, message_partition
 from busway_clients.sessions.plan import Ending, WorkerCache
-from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
 from tests.clients.sessions.region import (
+    NAMES,
     PARTITION,
     SESSION,
     Player,
@@ -19,6 +19,8 @@ from tests.clients.sessions.region import (
     World,
     arrival,
     both,
+    count_steps,
+    first_of_each,
     new_store,
     with_settings,
 )

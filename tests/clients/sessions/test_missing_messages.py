@@ -9,8 +9,7 @@ from busway_clients.aio.sessions.session_work import renew
 from busway_clients.errors import JournalRefused
 from busway_clients.sessions.delivery import Fault
 from busway_clients.sessions.plan import Ending, WorkerCache
-from tests.clients.sessions.played_messages import NAMES
-from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
+from tests.clients.sessions.region import NAMES, SESSION, Player, Queue, World, arrival, both, with_settings
 
 
 def test_later_message_waits_for_one_that_only_the_other_region_has(

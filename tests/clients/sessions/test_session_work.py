@@ -11,8 +11,18 @@ from busway_clients.sessions import Delivery
 from busway_clients.sessions.delivery import Fault
 from busway_clients.sessions.plan import Ending, WorkerCache
 from tests.clients.sessions.histories import History
-from tests.clients.sessions.played_messages import NAMES, count_steps, first_of_each
-from tests.clients.sessions.region import SESSION, Player, Queue, World, arrival, both, with_settings
+from tests.clients.sessions.region import (
+    NAMES,
+    SESSION,
+    Player,
+    Queue,
+    World,
+    arrival,
+    both,
+    count_steps,
+    first_of_each,
+    with_settings,
+)
 
 
 @pytest.mark.parametrize("max_final", [1, 2, 20], ids="rows after {}".format)

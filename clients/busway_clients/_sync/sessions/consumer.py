@@ -194,19 +194,17 @@ class MessageWork:
         aside: list[Arrival] = []
         due = 0.0
         while not worker.is_stopping():
-            room = settings.batch - len(aside)
             received: Sequence[Arrival] = []
-            if room:
-                received = self._lane.receive(room)
+            if len(aside) < settings.batch:
+                received = self._lane.receive(settings.batch - len(aside))
             else:
                 self._lane.wait(settings.poll_seconds)
             if not received and not aside:
                 return Ending.EMPTY
-            next_ones = list(received)
             if worker.monotonic() >= due:
-                next_ones, aside = [*aside, *received], []
+                received, aside = [*aside, *received], []
                 due = worker.monotonic() + settings.poll_seconds
-            for arrival in next_ones:
+            for arrival in received:
                 partition = message_partition(arrival.session_id, arrival.message_id)
                 self._work = SessionWork(partition, self._new_worker(), self._lane, [arrival])
                 ending = self._work.run()
