@@ -133,7 +133,7 @@ class ClientHistory:
     def latency(self) -> float:
         return self.chance.choice((0.0, 0.001, 0.05, 0.3))
 
-    def later(self, delay: float, act: Callable[[], None]) -> None:
+    def later(self, delay: float, act: Callable[[], object]) -> None:
         """Do something after that many seconds, also if its process is killed."""
         token = OWNER.set(None)
         try:

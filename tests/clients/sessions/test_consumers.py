@@ -11,9 +11,9 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 
 import busway_clients.aio.sessions as aio
 from busway_clients.aio.tables import TableStore as AsyncTableStore
-from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, State
+from busway_clients.sessions import Journal, JournaledConsumer, Settings, Source, SqliteStore, State
 from tests.clients.sessions.consumers import QUICK, SETTINGS, SITES, Effects, Pause, Regions, lease_of
-from tests.clients.sessions.region import new_store
+from tests.clients.sessions.region import closed_after, new_store
 from tests.site import until
 
 
@@ -139,6 +139,20 @@ def test_lease_is_renewed_while_the_application_works(regions: Regions, table_st
         pause.go_on.set()
         regions.until_empty()
     assert effects.of("s") == ["m1", "m2"]
+
+
+class SlowStore(SqliteStore):
+    def write(self, partition: str, writes: Any) -> Any:
+        time.sleep(0.7)
+        return super().write(partition, writes)
+
+
+def test_a_consumer_that_ends_waits_until_its_lanes_have_released_their_leases(regions: Regions) -> None:
+    regions.send(["m1"], "s", sites=["west"])
+    store, effects = closed_after(SlowStore(":memory:")), Effects()
+    with regions.consumer("west", store, effects):
+        effects.wait_for(1)
+    assert not lease_of(Journal(store, SETTINGS), "s").is_held
 
 
 class StuckClient:

@@ -95,6 +95,7 @@ class JournaledConsumer:
 
     def stop(self) -> None:
         """Start no further message; those in progress are finished and settled."""
+        self._since = time.monotonic()
         self._stopping.set()
 
     def join(self) -> None:
@@ -140,7 +141,7 @@ class JournaledConsumer:
                     is_set_within(self._stopping, self.settings.poll_seconds)
         finally:
             # When one lane ends, all end.
-            self._stopping.set()
+            self.stop()
 
     def _use_receiver(self) -> Ending:
         with contextlib.ExitStack() as stack:
