@@ -194,7 +194,7 @@ class FollowingClient(Closing, Generic[Sdk]):
         """
         Return another link as `_follow`, after *error* at the endpoint that was *used*.
 
-        Raises *error* if it is no outage, or if the watch names no other namespace that can be opened.
+        Raises *error* unless it may be an outage and the watch names another namespace that can be opened.
         """
         if not _may_be_an_outage(error):
             raise error
