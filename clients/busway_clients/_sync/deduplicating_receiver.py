@@ -1,13 +1,5 @@
 # Generated from busway_clients/aio by tools/generate-sync-clients: change the source, then run it.
-"""
-A receiver over several namespaces that gives each message to the application once.
-
-1. It claims the message in the store. Of several copies, from any namespaces, one is claimed at a time.
-2. The application processes it.
-3. The store records the success, and only then the message is completed. After a crash before the record, the message
-   is processed again; after a later crash, the next delivery is completed without processing.
-4. If the application fails, the claim is released and the message is abandoned: another copy or delivery is processed.
-"""
+"""A receiver over several namespaces that gives each message to the application once."""
 
 import logging
 import threading
@@ -45,8 +37,10 @@ class DeduplicatingReceiver:
     """
     Receives from all namespaces at once, and gives each message to the application once, whichever copy comes first.
 
-    A message is processed when the application has returned and the store has recorded it; then it is completed. If the
-    application raises, the message is abandoned and delivered again, up to the queue's MaxDeliveryCount; if it raises
+    A message is claimed in the store, one copy at a time, and given to the application. It is processed when that has
+    returned and the store has recorded it; only then it is completed. After a crash before the record it is processed
+    again, after a later one its next delivery is completed without processing. If the application raises, the claim is
+    released, and the message is abandoned and delivered again, up to the queue's MaxDeliveryCount; if it raises
     `DeadLetter`, the message is dead-lettered. While one copy is processed the others wait: if it succeeds they are
     completed, if it fails the next one is processed. After *patience* a waiting copy is abandoned.
 
