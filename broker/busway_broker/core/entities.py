@@ -8,7 +8,7 @@ from typing import NamedTuple
 from busway_broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.backlog import Backlog
 from busway_broker.core.content import Content
-from busway_broker.core.home import Home, scheduled_path
+from busway_broker.core.home import Home
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.payloads import Payloads
@@ -17,6 +17,7 @@ from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
 from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
 from busway_broker.core.session_store import without_session
+from busway_broker.core.store import MessageStore
 from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.core.usage import Times, Use, check_can, check_has_room
 from shared.rules import RuleEvaluationError
@@ -54,6 +55,11 @@ class Queue:
         """Return the bytes of all messages, including scheduled and dead-lettered ones."""
         return self.backlog.size + self.incoming.size
 
+    @property
+    def parts(self) -> tuple[MessageStore | IncomingMessages, ...]:
+        """Return what holds its messages."""
+        return *self.backlog.stores, self.incoming
+
     def reconfigure(self, config: QueueConfig) -> None:
         """Apply another configuration from now on."""
         self.config = config
@@ -88,6 +94,11 @@ class Subscription:
         self.backlog = Backlog(self.path, config, home, numbers)
         for store in self.backlog.stores:
             store.payloads = payloads
+
+    @property
+    def parts(self) -> tuple[MessageStore, ...]:
+        """Return what holds its messages."""
+        return self.backlog.stores
 
     def offer(
         self, content: Content, sequence_number: int, enqueued_time: int, hops: int, longest_life: int | None = None
@@ -172,6 +183,11 @@ class Topic:
         """Return the bytes of all messages, also of scheduled ones; several copies of one count once."""
         return self.incoming.size + self.payloads.size
 
+    @property
+    def parts(self) -> tuple[IncomingMessages]:
+        """Return what holds its messages."""
+        return (self.incoming,)
+
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from now on, with the same subscriptions."""
         self.config = config
@@ -179,8 +195,7 @@ class Topic:
 
     def _enqueue(self, content: Content, hops: int) -> None:
         number = self.incoming.numbers.assign(content)
-        if self.incoming.recorder is not None:
-            self.incoming.recorder.numbered(scheduled_path(self.path), number)
+        self.incoming.recorder.numbered(self.incoming.path, number)
         now = milliseconds(self._home.clock)
         longest_life = in_milliseconds(self.config.default_message_time_to_live)
 

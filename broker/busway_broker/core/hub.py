@@ -75,7 +75,7 @@ class Position:
 class Partition:
     """One log of events."""
 
-    def __init__(self, config: HubConfig, number: int, clock: Clock, recorder: Recorder | None) -> None:
+    def __init__(self, config: HubConfig, number: int, clock: Clock, recorder: Recorder) -> None:
         self.hub = config.name
         self.partition_id = str(number)
         self._clock = clock
@@ -132,8 +132,7 @@ class Partition:
             self.last = Event(content, self.next_sequence_number, self._end_offset, now)
             self._events.append(self.last)
             self._end_offset += content.size
-        if self.recorder is not None:
-            self.recorder.appended(self.path, self._events[first:])
+        self.recorder.appended(self.path, self._events[first:])
         self._forget(now)
         for reader in list(itertools.chain.from_iterable(self._readers.values())):
             reader.wake()
@@ -222,7 +221,7 @@ class Partition:
         if count:
             del self._events[:count]
             self._first += count
-            if self.recorder is not None and self.last is not None:
+            if self.last is not None:
                 # The newest event is kept: the next one continues from its number and offset.
                 self.recorder.dropped(self.path, min(self._first, self.last.sequence_number))
 
@@ -230,7 +229,7 @@ class Partition:
 class Hub:
     """An event hub."""
 
-    def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder | None = None) -> None:
+    def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder) -> None:
         self.path = config.name
         self.config = config
         self.created_at = milliseconds(clock)

@@ -44,7 +44,7 @@ class IncomingMessages:
         self.reported = ReportedCount(self.scheduled, in_milliseconds(home.config.counts_lag))
         self.size = 0
         self.recorder = home.recorder
-        self._record_path = scheduled_path(config.name)
+        self.path = scheduled_path(config.name)
 
     def reconfigure(self, config: QueueConfig | TopicConfig) -> None:
         """Detect duplicates within the window of another configuration from now on."""
@@ -82,8 +82,7 @@ class IncomingMessages:
         self.scheduled[number] = message
         self.size += taken(content.size)
         self._timers.set(self, _due(message))
-        if self.recorder is not None:
-            self.recorder.stored(self._record_path, message)
+        self.recorder.stored(self.path, message)
         return number
 
     def restore(self, scheduled: Iterable[StoredMessage], seen: Mapping[bytes, int]) -> None:
@@ -117,8 +116,7 @@ class IncomingMessages:
     def _forget(self, number: int) -> None:
         self.reported.look(milliseconds(self._clock))
         self.size -= taken(self.scheduled.pop(number).content.size)
-        if self.recorder is not None:
-            self.recorder.removed(self._record_path, number)
+        self.recorder.removed(self.path, number)
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on, in order."""
@@ -130,16 +128,15 @@ class IncomingMessages:
         stale = [each for each, _ in itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())]
         for message_id in stale:
             del self._seen[message_id]
-        if stale and self.recorder is not None:
-            self.recorder.forgotten(self._record_path, stale)
+        if stale:
+            self.recorder.forgotten(self.path, stale)
         message_id = self.numbers.identity(content)
         if message_id in self._seen:
             return True
         if message_id == NULL:
             return False
         self._seen[message_id] = now
-        if self.recorder is not None:
-            self.recorder.seen(self._record_path, message_id, now)
+        self.recorder.seen(self.path, message_id, now)
         return False
 
     def advance(self, now: int) -> None:

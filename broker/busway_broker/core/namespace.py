@@ -64,7 +64,7 @@ class Namespace:
     def __init__(self, config: NamespaceConfig, clock: Clock, recorder: Recorder | None = None) -> None:
         """Report all changes to *recorder*, if given."""
         self.name = config.name
-        self.recorder = recorder
+        self.recorder = Recorder() if recorder is None else recorder
         self.config = config
         self.clock = clock
         self.timers = Timers()
@@ -75,7 +75,7 @@ class Namespace:
         self.region = 1 if config.geo_replicated else None
         self.queues = {queue.name.lower(): Queue(queue, self) for queue in config.queues}
         self.topics = {topic.name.lower(): Topic(topic, self) for topic in config.topics}
-        self.hubs = {hub.name.lower(): Hub(hub, clock, recorder) for hub in config.hubs}
+        self.hubs = {hub.name.lower(): Hub(hub, clock, self.recorder) for hub in config.hubs}
         self._idle = IdleEntities(self.entities, self.links, self.remove)
         self.watch_idle()
 
@@ -94,24 +94,19 @@ class Namespace:
 
     def remove(self, entity: Entity) -> None:
         """Remove an entity with its contents, and end its links."""
-        owners: list[Timed] = []
         match entity:
             case Queue():
                 self.queues.pop(entity.path.lower(), None)
-                owners += [entity.incoming, *entity.backlog.stores]
             case Topic():
                 self.topics.pop(entity.path.lower(), None)
-                owners += [
-                    entity,
-                    entity.incoming,
-                    *(s for subscription in entity.subscriptions.values() for s in subscription.backlog.stores),
-                ]
             case Subscription():
                 topic = self.topics.get(top_level(entity.path))
                 if topic is not None:
                     topic.remove(entity)
-                owners += entity.backlog.stores
-        if not isinstance(entity, Topic):
+        owners: list[Timed] = [*entity.parts]
+        if isinstance(entity, Topic):
+            owners += [entity, *(part for each in entity.subscriptions.values() for part in each.parts)]
+        else:
             owners.append(entity.backlog.forwarding)
         for owner in owners:
             self.timers.forget(owner)

@@ -137,8 +137,7 @@ class SessionStore(MessageStore):
         session = self._held_session(session_id)
         session.state = state
         session.state_updated_time = milliseconds(self._clock)
-        if self.recorder is not None:
-            self.recorder.session_updated(self.path, session_id, state, session.state_updated_time)
+        self.recorder.session_updated(self.path, session_id, state, session.state_updated_time)
 
     def restore_session(self, session_id: str, state: bytes | None, updated_time: int) -> None:
         """Load the state of a stored session."""
@@ -154,9 +153,9 @@ class SessionStore(MessageStore):
             if session.state is not None
         )
 
-    def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
+    def restore(self, messages: Iterable[StoredMessage]) -> None:
         """Load the messages of a stored entity; their sessions are available."""
-        super().restore(messages, assigned)
+        super().restore(messages)
         for session in list(self._sessions.values()):
             self._offer(session)
 

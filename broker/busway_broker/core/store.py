@@ -114,8 +114,7 @@ class MessageStore:
         ready = self._ready_queue_for(message)
         self.reported.look(now)
         self._keep(message)
-        if self.recorder is not None:
-            self.recorder.stored(self.path, message)
+        self.recorder.stored(self.path, message)
         ready.add(number)
         self._dispatch(ready, now)
         return number
@@ -129,14 +128,13 @@ class MessageStore:
         if expires_at is not None and self._expiries.add(expires_at, message.sequence_number):
             self._timers.set(self, expires_at)
 
-    def restore(self, messages: Iterable[StoredMessage], assigned: Iterable[int]) -> None:
-        """Load the messages of a stored entity, in order, and continue after the numbers that it has assigned."""
+    def restore(self, messages: Iterable[StoredMessage]) -> None:
+        """Load the messages of a stored entity, in order."""
         for message in messages:
             message.does_expire = self._dead_letter is not None
             self._keep(message)
             if message.state is State.ACTIVE:
                 self._ready_queue_for(message).add(message.sequence_number)
-        self.numbers.restore(assigned)
 
     def _ready_queue_for(self, message: StoredMessage) -> ReadyQueue:  # noqa: ARG002 - a session store needs the message
         return self._ready
@@ -189,8 +187,7 @@ class MessageStore:
         self.size -= taken(message.content.size)
         if self.payloads is not None:
             self.payloads.remove(message.original_number)
-        if self.recorder is not None:
-            self.recorder.removed(self.path, message.sequence_number)
+        self.recorder.removed(self.path, message.sequence_number)
 
     # Settlement
 
@@ -252,8 +249,7 @@ class MessageStore:
             self.size += taken(message.content.size)
             if self.payloads is not None:
                 self.payloads.grow(message.original_number, message.content.size)
-            if self.recorder is not None:
-                self.recorder.changed(self.path, message)
+            self.recorder.changed(self.path, message)
         return message
 
     def _return(self, messages: list[StoredMessage], *, failed: bool, after: int = 0) -> None:
@@ -263,7 +259,7 @@ class MessageStore:
         queues: dict[ReadyQueue, None] = {}
         for message in sorted(messages, key=lambda message: message.sequence_number):
             message.delivery_count += failed
-            if failed and self.recorder is not None:
+            if failed:
                 self.recorder.updated(self.path, message)
             if limit is not None and failed and message.delivery_count >= limit:
                 text = f"Message could not be consumed after {limit} delivery attempts."

@@ -17,7 +17,6 @@ from typing import Any
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.entities import Queue, Subscription, Topic
-from busway_broker.core.home import scheduled_path
 from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.usage import Times
@@ -141,18 +140,6 @@ def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
             yield f"{name}{_SUBSCRIPTIONS}{subscription_name}", subscription
     for hub in namespace.hubs.values():
         yield hub.key, hub
-
-
-def places_of(entity: Kept) -> Iterator[str]:
-    """Yield the paths of the places of an entity, without those of a topic's subscriptions."""
-    match entity:
-        case Queue() | Subscription():
-            for store in entity.backlog.stores:
-                yield from store.numbers.paths(store.path)
-        case Hub():
-            yield from (partition.path for partition in entity.partitions)
-    if isinstance(entity, Queue | Topic):
-        yield from entity.incoming.numbers.paths(scheduled_path(entity.path))
 
 
 def record_of(entity: Kept, declared: str | None) -> Record:

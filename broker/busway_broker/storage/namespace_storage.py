@@ -1,19 +1,17 @@
 """A namespace whose state is kept in a folder."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote
 
 from busway_broker.config import NamespaceConfig
-from busway_broker.core.backlog import Backlog
-from busway_broker.core.entities import Queue, Subscription, Topic
-from busway_broker.core.home import scheduled_path
+from busway_broker.core.entities import Subscription
+from busway_broker.core.home import Recorder
 from busway_broker.core.hub import Hub, Partition
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.store import MessageStore
 from busway_broker.storage import entities
@@ -21,6 +19,8 @@ from busway_broker.storage.changes import Changes
 from busway_broker.storage.database import TABLES, Database
 from busway_broker.storage.loading import Loader
 from shared.clock import Clock
+
+type _Place = MessageStore | IncomingMessages | Partition
 
 
 class NamespaceStorage:
@@ -59,7 +59,9 @@ class NamespaceStorage:
         }
         self._changes = loader.changes()
         self.namespace = Namespace(settled.config, self._clock, self._changes)
-        _restore(self.namespace, loader)
+        for _, entity in entities.entities_of(self.namespace):
+            for place in _places(entity):
+                _restore(place, loader)
         entities.restore(self.namespace, records, self._declared)
         self._note_entities()
         self._database.transact(self._write_first)
@@ -119,7 +121,8 @@ class NamespaceStorage:
             if noted is not None and noted[0] is not entity:
                 # Some of its messages may have been noted already; they are cleared with those of the old entity.
                 self._clear(noted[0])
-                _note_all(entity, self._changes)
+                for place in _places(entity):
+                    _note(place, self._changes)
             if noted is None or any(part is not other for part, other in zip(parts, noted, strict=True)):
                 self._changes.entity(key, entities.record_of(entity, self._declared.get(key)))
         for key in self._noted.keys() - present.keys():
@@ -129,11 +132,11 @@ class NamespaceStorage:
         self._noted = present
 
     def _clear(self, entity: entities.Kept) -> None:
-        for path in entities.places_of(entity):
-            self._changes.cleared(path)
-        # Links that are being closed may still change messages of the old entity.
-        for part in _recorded_parts(entity):
-            part.recorder = None
+        for place in _places(entity):
+            for path in _paths(place):
+                self._changes.cleared(path)
+            # Links that are being closed may still change messages of the old entity.
+            place.recorder = Recorder()
 
 
 def folder_name(namespace: str) -> str:
@@ -141,70 +144,43 @@ def folder_name(namespace: str) -> str:
     return quote(namespace, safe="").replace(".", "%2E")
 
 
-def _recorded_parts(entity: entities.Kept) -> Iterator[MessageStore | IncomingMessages | Partition]:
-    match entity:
-        case Queue() | Subscription():
-            yield from entity.backlog.stores
-        case Hub():
-            yield from entity.partitions
-    if isinstance(entity, Queue | Topic):
-        yield entity.incoming
+def _places(entity: entities.Kept) -> Sequence[_Place]:
+    """Return what holds the messages or events of an entity, without the subscriptions of a topic."""
+    return entity.partitions if isinstance(entity, Hub) else entity.parts
 
 
-def _restore(namespace: Namespace, loader: Loader) -> None:
-    for queue in namespace.queues.values():
-        scheduled = scheduled_path(queue.path)
-        _restore_backlog(queue.backlog, loader)
-        queue.incoming.numbers.restore(_last_numbers(queue.incoming.numbers, loader, scheduled))
-        queue.incoming.restore(loader.messages(scheduled), loader.message_ids(scheduled))
-    for topic in namespace.topics.values():
-        scheduled = scheduled_path(topic.path)
-        topic.incoming.restore(loader.messages(scheduled), loader.message_ids(scheduled))
-        topic.incoming.numbers.restore(_last_numbers(topic.incoming.numbers, loader, scheduled))
-        for subscription in topic.subscriptions.values():
-            _restore_backlog(subscription.backlog, loader)
-    for hub in namespace.hubs.values():
-        for partition in hub.partitions:
-            partition.restore(loader.events(partition.path))
+def _paths(place: _Place) -> Iterable[str]:
+    """Yield the paths of a place: one for each partition with numbers of its own."""
+    return (place.path,) if isinstance(place, Partition) else place.numbers.paths(place.path)
 
 
-def _last_numbers(numbers: SequenceNumbers, loader: Loader, path: str) -> Iterator[int]:
-    return map(loader.last_number, numbers.paths(path))
+def _restore(place: _Place, loader: Loader) -> None:
+    if isinstance(place, Partition):
+        place.restore(loader.events(place.path))
+        return
+    place.numbers.restore(map(loader.last_number, _paths(place)))
+    messages = loader.messages(place.path)
+    if isinstance(place, IncomingMessages):
+        place.restore(messages, loader.message_ids(place.path))
+        return
+    if isinstance(place, SessionStore):
+        for session in loader.sessions(place.path):
+            place.restore_session(*session)
+    place.restore(messages)
 
 
-def _restore_backlog(backlog: Backlog, loader: Loader) -> None:
-    for store in backlog.stores:
-        if isinstance(store, SessionStore):
-            for session_id, session_state, at in loader.sessions(store.path):
-                store.restore_session(session_id, session_state, at)
-        store.restore(loader.messages(store.path), _last_numbers(store.numbers, loader, store.path))
-
-
-def _note_all(entity: entities.Kept, changes: Changes) -> None:
-    """Note everything that an entity holds, without the subscriptions of a topic."""
-    match entity:
-        case Queue() | Subscription():
-            for store in entity.backlog.stores:
-                _note_store(store, changes)
-        case Topic():
-            for number in entity.incoming.numbers.last:
-                changes.numbered(scheduled_path(entity.path), number)
-        case Hub():
-            for partition in entity.partitions:
-                changes.appended(partition.path, partition.events)
-    if isinstance(entity, Queue | Topic):
-        path = scheduled_path(entity.path)
-        for message in entity.incoming.scheduled.values():
-            changes.stored(path, message)
-        for message_id, at in entity.incoming.history.items():
-            changes.seen(path, message_id, at)
-
-
-def _note_store(store: MessageStore, changes: Changes) -> None:
-    for number in store.numbers.last:
-        changes.numbered(store.path, number)
-    if isinstance(store, SessionStore):
-        for session_id, session_state, at in store.session_states:
-            changes.session_updated(store.path, session_id, session_state, at)
-    for message in store.messages.values():
-        changes.stored(store.path, message)
+def _note(place: _Place, changes: Changes) -> None:
+    """Note everything that a place holds."""
+    if isinstance(place, Partition):
+        changes.appended(place.path, place.events)
+        return
+    for number in place.numbers.last:
+        changes.numbered(place.path, number)
+    if isinstance(place, SessionStore):
+        for session_id, session_state, at in place.session_states:
+            changes.session_updated(place.path, session_id, session_state, at)
+    for message in (place.scheduled if isinstance(place, IncomingMessages) else place.messages).values():
+        changes.stored(place.path, message)
+    if isinstance(place, IncomingMessages):
+        for message_id, at in place.history.items():
+            changes.seen(place.path, message_id, at)
