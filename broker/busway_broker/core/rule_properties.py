@@ -1,12 +1,14 @@
 """The properties of a message for rules, read from and written to its bytes."""
 
 from dataclasses import replace
+from functools import cached_property
 
-from busway_broker.core.content import Content
+from busway_broker.core.content import NULL, Content
+from shared.amqp import map_section
 from shared.amqp.codec import decode, encode
-from shared.amqp.scan import join_list, join_map, list_fields, map_entries
-from shared.amqp.sections import Sections, descriptor, split
-from shared.amqp.values import FALSE, TRUE, Value, int_, long, string, symbol, timestamp, uint, ulong
+from shared.amqp.scan import join_list, join_map
+from shared.amqp.sections import Sections, fields_of, split
+from shared.amqp.values import Value, boolean, int_, long, string, symbol, timestamp, uint, ulong
 from shared.rules.errors import RuleEvaluationError
 
 _FIELDS = {
@@ -19,15 +21,14 @@ _FIELDS = {
     "SessionId": 10,
     "ReplyToSessionId": 12,
 }
-_SYMBOL_FIELDS = frozenset(("ContentType",))
 _ANNOTATIONS = {
     "PartitionKey": "x-opt-partition-key",
     "ViaPartitionKey": "x-opt-via-partition-key",
     "ScheduledEnqueueTimeUtc": "x-opt-scheduled-enqueue-time",
 }
+_ANNOTATIONS_PREFIX = b"\x00\x53\x72"
 _PROPERTIES_PREFIX = b"\x00\x53\x73"
 _APPLICATION_PROPERTIES_PREFIX = b"\x00\x53\x74"
-_NULL = b"\x40"
 
 
 class RuleProperties:
@@ -41,6 +42,7 @@ class RuleProperties:
     def __init__(self, content: Content, sequence_number: int, enqueued_time: int) -> None:
         """Read *content*; the topic has assigned the number and the time in milliseconds."""
         self._content = content
+        self._enqueued_time = enqueued_time
         self._assigned = {
             "DeliveryCount": int_(0),
             "EnqueuedSequenceNumber": long(sequence_number),
@@ -49,31 +51,28 @@ class RuleProperties:
             "Size": long(content.size),
             "State": int_(0),
         }
-        self._sections: Sections | None = None
-        self._fields: list[bytes] | None = None
-        self._pairs: list[tuple[str, bytes, bytes]] | None = None
+        self._names: map_section.Names | None = None
         self._is_changed = False
 
-    # Reading
+    @cached_property
+    def _sections(self) -> Sections:
+        return split(self._content.bare)
 
     def system(self, name: str) -> Value | None:
         """Return a system property by its canonical name, None if it is not set."""
+        time_to_live = self._content.time_to_live
         if name in _FIELDS:
-            fields = self._read_fields()
-            number = _FIELDS[name]
+            fields, number = fields_of(self._sections.properties), _FIELDS[name]
             return _value(fields[number]) if number < len(fields) else None
         if name in _ANNOTATIONS:
-            pair = self._annotations().get(_ANNOTATIONS[name])
-            return None if pair is None else _value(pair[1])
+            value = map_section.entry(self._annotations(), _ANNOTATIONS[name])
+            return None if value is None or value.payload is None else value
         if name == "TimeToLive":
-            time_to_live = self._content.time_to_live
             return None if time_to_live is None else (uint if time_to_live < 2**32 else ulong)(time_to_live)
         if name == "ForcePersistence":
-            return _value(self._content.header[:1])
-        if name == "ExpiresAtUtc" and self._content.time_to_live is not None:
-            enqueued = self._assigned["EnqueuedTimeUtc"].payload
-            assert isinstance(enqueued, int)  # noqa: S101 - it was made from one above
-            return timestamp(enqueued + self._content.time_to_live)
+            return _value(self._content.header)
+        if name == "ExpiresAtUtc" and time_to_live is not None:
+            return timestamp(self._enqueued_time + time_to_live)
         return self._assigned.get(name)
 
     def user(self, name: str) -> Value | None:
@@ -82,133 +81,72 @@ class RuleProperties:
 
         Raises RuleEvaluationError if the message has the name in two spellings.
         """
-        found = [value for each, _, value in self._read_pairs() if each == name]
-        if len(found) > 1:
-            raise RuleEvaluationError(f"property {name} has two spellings that differ in case, expected one")
-        return _value(found[0]) if found else None
-
-    # Changing
+        try:
+            found = self._named().find(name)
+        except map_section.AmbiguousName as error:
+            text = f"property {name} has two spellings that differ in case, expected one"
+            raise RuleEvaluationError(text) from error
+        return None if found is None else _value(self._sections.application_properties, found[1])
 
     def set_system(self, name: str, value: Value) -> None:
         """Set a system property."""
-        if name in _FIELDS:
-            text = value.payload
-            if name in _SYMBOL_FIELDS and isinstance(text, str) and text.isascii():
-                value = symbol(text)
-            self._set_field(_FIELDS[name], encode(value))
-        elif name in _ANNOTATIONS:
-            annotations = self._annotations()
-            annotations[_ANNOTATIONS[name]] = encode(symbol(_ANNOTATIONS[name])), encode(value)
-            self._set_annotations(annotations)
-        elif name == "TimeToLive" and isinstance(value.payload, int):
-            self._content = replace(self._content, time_to_live=value.payload)
-        elif name == "ForcePersistence":
-            durable = TRUE if value.payload else FALSE
-            self._content = replace(self._content, header=encode(durable) + _priority(self._content.header))
+        self._set(name, value)
 
     def remove_system(self, name: str) -> None:
         """Unset a system property."""
+        self._set(name, None)
+
+    def _set(self, name: str, value: Value | None) -> None:
+        payload = None if value is None else value.payload
         if name in _FIELDS:
-            self._set_field(_FIELDS[name], _NULL)
+            if name == "ContentType" and isinstance(payload, str) and payload.isascii():
+                value = symbol(payload)
+            fields, number = [*fields_of(self._sections.properties)], _FIELDS[name]
+            fields += [NULL] * (number + 1 - len(fields))
+            fields[number] = NULL if value is None else encode(value)
+            self._sections.properties = join_list(_PROPERTIES_PREFIX, fields)
+            self._is_changed = True
         elif name in _ANNOTATIONS:
-            annotations = self._annotations()
-            annotations.pop(_ANNOTATIONS[name], None)
-            self._set_annotations(annotations)
-        elif name == "TimeToLive":
-            self._content = replace(self._content, time_to_live=None)
+            section = map_section.edited(self._annotations(), _ANNOTATIONS_PREFIX, {_ANNOTATIONS[name]: value}, symbol)
+            count, start, stop = map_section.content(section) if section else (0, 0, 0)
+            self._content = replace(self._content, annotations=section[start:stop], annotation_count=count // 2)
+        elif name == "TimeToLive" and isinstance(payload, int | None):
+            self._content = replace(self._content, time_to_live=payload)
         elif name == "ForcePersistence":
-            self._content = replace(self._content, header=_NULL + _priority(self._content.header))
+            header = self._content.header
+            durable = NULL if value is None else encode(boolean(bool(payload)))
+            self._content = replace(self._content, header=durable + header[decode(header)[1] :])
 
     def set_user(self, name: str, value: Value) -> None:
         """Set an application property, keeping the spelling of one that is there; other spellings are removed."""
-        lower = name.lower()
-        pairs: list[tuple[str, bytes, bytes]] = []
-        is_set = False
-        for pair in self._read_pairs():
-            if pair[0] != lower:
-                pairs.append(pair)
-            elif not is_set:
-                pairs.append((lower, pair[1], encode(value)))
-                is_set = True
-        if not is_set:
-            pairs.append((lower, encode(string(name)), encode(value)))
-        self._write_pairs(pairs)
+        spellings = self._named().spellings(name.lower())
+        self._set_users({spellings[0] if spellings else name: value})
 
     def remove_user(self, name: str) -> None:
         """Remove the application properties of this name in any case."""
-        pairs = self._read_pairs()
-        kept = [pair for pair in pairs if pair[0] != name.lower()]
-        if len(kept) < len(pairs):
-            self._write_pairs(kept)
+        spellings = self._named().spellings(name.lower())
+        if spellings:
+            self._set_users({spellings[0]: None})
+
+    def _set_users(self, changes: dict[str, Value | None]) -> None:
+        section = self._sections.application_properties
+        changed = map_section.edited(section, _APPLICATION_PROPERTIES_PREFIX, changes, string, in_any_case=True)
+        self._sections.application_properties = changed
+        self._names, self._is_changed = None, True
+
+    def _named(self) -> map_section.Names:
+        if self._names is None:
+            self._names = map_section.Names(self._sections.application_properties)
+        return self._names
+
+    def _annotations(self) -> bytes:
+        return join_map(_ANNOTATIONS_PREFIX, [self._content.annotations], self._content.annotation_count)
 
     def content(self) -> Content:
         """Return the copy's content; unchanged sections keep the sender's bytes."""
-        if not self._is_changed or self._sections is None:
-            return self._content
-        return replace(self._content, bare=self._sections.encode())
-
-    # Encoding
-
-    def _split(self) -> Sections:
-        if self._sections is None:
-            self._sections = split(self._content.bare)
-        return self._sections
-
-    def _read_fields(self) -> list[bytes]:
-        if self._fields is None:
-            section = self._split().properties
-            self._fields = list_fields(section, descriptor(section, 0)[1], len(section)) if section else []
-        return self._fields
-
-    def _set_field(self, number: int, encoded: bytes) -> None:
-        fields = self._read_fields()
-        fields.extend([_NULL] * (number + 1 - len(fields)))
-        fields[number] = encoded
-        self._split().properties = join_list(_PROPERTIES_PREFIX, fields)
-        self._is_changed = True
-
-    def _read_pairs(self) -> list[tuple[str, bytes, bytes]]:
-        """Return the application properties: the name in lower case, the encoded key and value."""
-        if self._pairs is None:
-            section = self._split().application_properties
-            start = descriptor(section, 0)[1] if section else 0
-            self._pairs = [
-                # Rules cannot name a key that is not text.
-                ("" if key is None else key.lower(), section[key_start:value_start], section[value_start:stop])
-                for key, key_start, value_start, stop in (map_entries(section, start, len(section)) if section else ())
-            ]
-        return self._pairs
-
-    def _write_pairs(self, pairs: list[tuple[str, bytes, bytes]]) -> None:
-        self._pairs = pairs
-        encoded = [key + value for _, key, value in pairs]
-        self._split().application_properties = join_map(_APPLICATION_PROPERTIES_PREFIX, encoded, len(encoded))
-        self._is_changed = True
-
-    def _annotations(self) -> dict[str | bytes, tuple[bytes, bytes]]:
-        content = self._content
-        encoded = join_map(b"", [content.annotations], content.annotation_count)
-        return {
-            (encoded[start:value_start] if key is None else key): (
-                encoded[start:value_start],
-                encoded[value_start:stop],
-            )
-            for key, start, value_start, stop in map_entries(encoded, 0, len(encoded))
-        }
-
-    def _set_annotations(self, annotations: dict[str | bytes, tuple[bytes, bytes]]) -> None:
-        self._content = replace(
-            self._content,
-            annotations=b"".join([key + value for key, value in annotations.values()]),
-            annotation_count=len(annotations),
-        )
+        return replace(self._content, bare=self._sections.encode()) if self._is_changed else self._content
 
 
-def _value(encoded: bytes) -> Value | None:
-    value, _ = decode(encoded)
+def _value(encoded: bytes, position: int = 0) -> Value | None:
+    value, _ = decode(encoded, position)
     return None if value.payload is None else value
-
-
-def _priority(header: bytes) -> bytes:
-    """Return the second of the two header fields that are kept."""
-    return header[decode(header)[1] :]
