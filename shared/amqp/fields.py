@@ -99,19 +99,19 @@ def _descriptor(buffer: bytes) -> tuple[int, int]:
 
 
 _CODES = {
-    "amqp:open:list": 0x10,
-    "amqp:begin:list": 0x11,
-    "amqp:attach:list": 0x12,
-    "amqp:flow:list": 0x13,
-    "amqp:transfer:list": 0x14,
-    "amqp:disposition:list": 0x15,
-    "amqp:detach:list": 0x16,
-    "amqp:end:list": 0x17,
-    "amqp:close:list": 0x18,
-    "amqp:sasl-mechanisms:list": 0x40,
-    "amqp:sasl-init:list": 0x41,
-    "amqp:sasl-outcome:list": 0x44,
+    f"amqp:{name}:list": code
+    for first, names in (
+        (0x10, "open begin attach flow transfer disposition detach end close"),
+        (0x1D, "error"),
+        (0x23, "received accepted rejected released modified source target"),
+        (0x30, "coordinator declare discharge"),
+        (0x34, "transactional-state"),
+        (0x40, "sasl-mechanisms sasl-init"),
+        (0x44, "sasl-outcome"),
+    )
+    for code, name in enumerate(names.split(), first)
 }
+"""The numbers that stand for symbolic descriptors."""
 
 
 class Fields:
@@ -197,26 +197,10 @@ def fields_of(value: Value | None, name: str) -> tuple[int, Fields]:
         raise ConnectionViolation(DECODE_ERROR, f"{name}: expected a described list")
     code = described.descriptor.payload
     if not isinstance(code, int):
-        code = _COMPOSITES.get(str(code), 0)
+        code = _CODES.get(str(code), 0)
     items: Sequence[Value] = described.value.payload  # type: ignore[assignment] # its kind is list
     plain: list[Field] = [item.payload if item.kind in _SIMPLE else item for item in items]  # type: ignore[misc] # likewise
     return code, Fields(name, plain)
-
-
-_COMPOSITES = {
-    "amqp:source:list": 0x28,
-    "amqp:target:list": 0x29,
-    "amqp:received:list": 0x23,
-    "amqp:accepted:list": 0x24,
-    "amqp:rejected:list": 0x25,
-    "amqp:released:list": 0x26,
-    "amqp:modified:list": 0x27,
-    "amqp:error:list": 0x1D,
-    "amqp:coordinator:list": 0x30,
-    "amqp:declare:list": 0x31,
-    "amqp:discharge:list": 0x32,
-    "amqp:transactional-state:list": 0x34,
-}
 
 
 def compose_list(code: int, fields: Sequence[bytes]) -> bytes:

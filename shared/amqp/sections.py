@@ -23,41 +23,22 @@ SEQUENCE = 0x76
 VALUE = 0x77
 FOOTER = 0x78
 
-NAMES = {
-    HEADER: "header",
-    DELIVERY_ANNOTATIONS: "delivery-annotations",
-    MESSAGE_ANNOTATIONS: "message-annotations",
-    PROPERTIES: "properties",
-    APPLICATION_PROPERTIES: "application-properties",
-    DATA: "data",
-    SEQUENCE: "amqp-sequence",
-    VALUE: "amqp-value",
-    FOOTER: "footer",
+_ANYTHING = frozenset(range(256))
+_SECTIONS = {
+    HEADER: ("header", "list", LISTS),
+    DELIVERY_ANNOTATIONS: ("delivery-annotations", "map", MAPS),
+    MESSAGE_ANNOTATIONS: ("message-annotations", "map", MAPS),
+    PROPERTIES: ("properties", "list", LISTS),
+    APPLICATION_PROPERTIES: ("application-properties", "map", MAPS),
+    DATA: ("data", "binary", BINARIES),
+    SEQUENCE: ("amqp-sequence", "list", LISTS),
+    VALUE: ("amqp-value", "*", _ANYTHING),
+    FOOTER: ("footer", "map", MAPS),
 }
-
-_SYMBOLS = {
-    "amqp:header:list": HEADER,
-    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
-    "amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
-    "amqp:properties:list": PROPERTIES,
-    "amqp:application-properties:map": APPLICATION_PROPERTIES,
-    "amqp:data:binary": DATA,
-    "amqp:amqp-sequence:list": SEQUENCE,
-    "amqp:amqp-value:*": VALUE,
-    "amqp:footer:map": FOOTER,
-}
-
-_CONTENTS = {
-    HEADER: LISTS,
-    DELIVERY_ANNOTATIONS: MAPS,
-    MESSAGE_ANNOTATIONS: MAPS,
-    PROPERTIES: LISTS,
-    APPLICATION_PROPERTIES: MAPS,
-    DATA: BINARIES,
-    SEQUENCE: LISTS,
-    VALUE: frozenset(range(256)),
-    FOOTER: MAPS,
-}
+"""The name of each section, the rest of its symbolic descriptor, and the format codes of its content."""
+NAMES = {number: name for number, (name, _, _) in _SECTIONS.items()}
+_SYMBOLS = {f"amqp:{name}:{kind}": number for number, (name, kind, _) in _SECTIONS.items()}
+_CONTENTS = {number: codes for number, (_, _, codes) in _SECTIONS.items()}
 
 _BODIES = frozenset((DATA, SEQUENCE, VALUE))
 # The usual encodings of the descriptors.

@@ -213,12 +213,13 @@ class Topic:
         for subscription in self.subscriptions.values():
             offer(subscription)
 
-    def advance(self, now: int) -> None:
-        """Distribute what is due."""
+    def advance(self, now: int) -> int | None:
+        """Distribute what is due; see `Timed`."""
         while self._late and self._late[0].at <= now:
             late = self._late.popleft()
             self._distribute(late.offer)
             self.payloads.remove(late.number)
+        return self._late[0].at if self._late else None
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a subscription with its copies."""
@@ -228,10 +229,6 @@ class Topic:
             for message in store.messages.values():
                 self.payloads.remove(message.original_number)
             store.payloads = None
-
-    def next_deadline(self) -> int | None:
-        """Return when the next message is distributed."""
-        return self._late[0].at if self._late else None
 
     def peek(self, from_sequence_number: int) -> Iterator[StoredMessage]:
         """Return the scheduled messages from a sequence number on; a topic holds only those."""

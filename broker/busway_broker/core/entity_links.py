@@ -100,12 +100,13 @@ class IdleEntities:
         self._remove = remove
         self._now = 0
 
-    def advance(self, now: int) -> None:
-        """Remove the entities that are due."""
+    def advance(self, now: int) -> int | None:
+        """Remove the entities that are due; see `Timed`."""
         self._now = now
         for entity, at in list(self._deadlines()):
             if at <= now:
                 self._remove(entity)
+        return self.next_deadline()
 
     def next_deadline(self) -> int | None:
         """Return when the next entity is due, as far as that is known."""

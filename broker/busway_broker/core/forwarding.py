@@ -56,10 +56,10 @@ class Forwarding:
         self._waiting.append(_Waiting(store, number, to))
         self._set_timer()
 
-    def advance(self, now: int) -> None:
-        """Pass on what waits, in order, until a target is full again."""
+    def advance(self, now: int) -> int | None:
+        """Pass on what waits, in order, until a target is full again; see `Timed`."""
         if self._retry is not None and now < self._retry:
-            return
+            return self._retry
         self._retry = None
         full: set[str] = set()
         for _ in range(len(self._waiting)):
@@ -72,9 +72,6 @@ class Forwarding:
                 self._waiting.append(each)
         if self._waiting:
             self._set_timer()
-
-    def next_deadline(self) -> int | None:
-        """Return when it tries again."""
         return self._retry
 
     def _leaves(self, waiting: _Waiting, content: Content) -> bool:

@@ -139,15 +139,12 @@ class IncomingMessages:
         self.recorder.seen(self.path, message_id, now)
         return False
 
-    def advance(self, now: int) -> None:
-        """Enqueue the messages that are due, in the order of their times."""
+    def advance(self, now: int) -> int | None:
+        """Enqueue the messages that are due, in the order of their times; see `Timed`."""
         due = [message for message in self.scheduled.values() if _due(message) <= now]
         for message in sorted(due, key=_due):
             self._forget(message.sequence_number)
             self._enqueue(message.content, 0)
-
-    def next_deadline(self) -> int | None:
-        """Return when the next scheduled message is due."""
         return min(map(_due, self.scheduled.values()), default=None)
 
 

@@ -348,12 +348,14 @@ class MessageStore:
 
     # Time
 
-    def advance(self, now: int) -> None:
-        """Expire messages and locks that are due."""
+    def advance(self, now: int) -> int | None:
+        """Expire messages and locks that are due; see `Timed`."""
         due = [self.messages[number] for number in self._expiries.pop_due(now)]
         if self._is_received_from or not self._config.expires_lazily:
             self._expire_all(due, now)
         self._end_locks(now)
+        deadlines = (self._expiries.next(), self._next_lock_end())
+        return min((at for at in deadlines if at is not None), default=None)
 
     @property
     def _is_received_from(self) -> bool:
@@ -384,11 +386,6 @@ class MessageStore:
             if message.lock_token is not None:
                 self._unlock(message.lock_token)
         self._return(lost, failed=self._dead_letter is not None)
-
-    def next_deadline(self) -> int | None:
-        """Return when the next message or lock expires."""
-        deadlines = (self._expiries.next(), self._next_lock_end())
-        return min((at for at in deadlines if at is not None), default=None)
 
     def _next_lock_end(self) -> int | None:
         return self._locks.next_end()

@@ -14,12 +14,8 @@ _DROPPED_AT_LEAST = 1024
 class Timed(Protocol):
     """Something with deadlines of its own."""
 
-    def advance(self, now: int) -> None:
-        """Do everything that is due at *now*."""
-        ...
-
-    def next_deadline(self) -> int | None:
-        """Return its next deadline, None for never."""
+    def advance(self, now: int) -> int | None:
+        """Do everything that is due at *now*, and return the next deadline, None for never."""
         ...
 
 
@@ -68,8 +64,7 @@ class Timers:
             if owner is None:
                 continue
             self.forget(owner)
-            owner.advance(now)
-            following = owner.next_deadline()
+            following = owner.advance(now)
             if following is not None:
                 self.set(owner, max(following, now + 1))
 

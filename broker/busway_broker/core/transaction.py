@@ -161,20 +161,15 @@ class Transactions:
             key: transaction for key, transaction in self._open.items() if transaction.controller is not controller
         }
 
-    def advance(self, now: int) -> None:
-        """Roll back the transactions whose time is over."""
+    def advance(self, now: int) -> int | None:
+        """Roll back the transactions whose time is over; see `Timed`."""
         self._open = {
             key: transaction
             for key, transaction in self._open.items()
             if transaction.deadline is None or transaction.deadline > now
         }
-
-    def next_deadline(self) -> int | None:
-        """Return when the next transaction times out."""
-        return min(
-            (transaction.deadline for transaction in self._open.values() if transaction.deadline is not None),
-            default=None,
-        )
+        deadlines = (transaction.deadline for transaction in self._open.values())
+        return min((at for at in deadlines if at is not None), default=None)
 
 
 class TransactionScope:

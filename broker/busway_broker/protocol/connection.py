@@ -116,15 +116,12 @@ class Connection(amqp.Connection[Session]):
         self._delayed_until = max(until, self._delayed_until or 0)
         namespace.timers.set(self, self._delayed_until)
 
-    def next_deadline(self) -> int | None:
-        """Return until when the output is delayed."""
-        return self._delayed_until
-
-    def advance(self, now: int) -> None:
-        """Send the delayed output if it is due."""
+    def advance(self, now: int) -> int | None:
+        """Send the delayed output if it is due; see `Timed`."""
         if self._delayed_until is not None and self._delayed_until <= now:
             self._delayed_until = None
             self._wake()
+        return self._delayed_until
 
     def _links(self) -> Iterator[Link]:
         return (link for session in [*self.sessions.values()] for link in [*session.links.values()])

@@ -117,16 +117,13 @@ class Link:
         if self.idle_limit is not None:
             self.used_at = milliseconds(self.session.connection.namespace.clock)
 
-    def next_deadline(self) -> int | None:
-        """Return when the link ends unless it is used."""
-        return None if self.idle_limit is None or self.is_over else self.used_at + self.idle_limit
-
-    def advance(self, now: int) -> None:
-        """End the link if it was not used for too long."""
+    def advance(self, now: int) -> int | None:
+        """End the link if it was not used for too long; see `Timed`."""
         if self.idle_limit is not None and self.used_at + self.idle_limit <= now:
             kind = "AmqpMessageConsumer" if self.peer.role else self.publisher_kind
             limit = format_timespan(timedelta(milliseconds=self.idle_limit))
             self.end_forced(f"{kind}.IdleTimerExpired: Idle timeout: {limit}.")
+        return None if self.idle_limit is None or self.is_over else self.used_at + self.idle_limit
 
     def end_forced(self, details: str, code: str = "") -> None:
         """End the link as the service does on its own account."""

@@ -50,13 +50,10 @@ class OpenLinks:
             self._closes_at = milliseconds(self._namespace.clock) + self._wait
             self._namespace.timers.set(self, self._closes_at)
 
-    def next_deadline(self) -> int | None:
-        """Return when the connection is closed unless it gets a link."""
-        return self._closes_at
-
-    def advance(self, now: int) -> None:
-        """Close the connection if it is due."""
+    def advance(self, now: int) -> int | None:
+        """Close the connection if it is due; see `Timed`."""
         if self._closes_at is not None and self._closes_at <= now:
             what = f"did not have any active links in the past {self._wait} milliseconds"
             text = f"The connection was closed by container 'LinkTracker' because it {what}."
             self._close(Refusal(errors.CONNECTION_FORCED, text))
+        return self._closes_at

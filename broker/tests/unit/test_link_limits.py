@@ -182,9 +182,6 @@ def test_a_timer_can_be_cancelled_and_set_again() -> None:
         def advance(self, now: int) -> None:
             fired.append(now)
 
-        def next_deadline(self) -> int | None:
-            return None
-
     fired: list[int] = []
     timers, owner = Timers(), Owner()
     timers.set(owner, 10)
