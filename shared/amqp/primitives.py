@@ -9,6 +9,7 @@ Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
 
 import struct
+import sys
 import uuid
 from collections.abc import Callable
 
@@ -38,7 +39,7 @@ def unassigned(code: int) -> tuple[Reader, Writer]:
     """Return a codec for a format code without a type: its upper half determines its width (1.2, figure 1.3)."""
     category = code >> 4
     if category in _FIXED_WIDTHS:
-        return _raw(code, _FIXED_WIDTHS[category])
+        return _sized(code, _FIXED_WIDTHS[category], bytes, _bytes)
     if category in _LENGTHS:
         return _variable(code, _LENGTHS[category], bytes, _bytes)
 
@@ -78,15 +79,22 @@ def _fixed(code: int, layout: str) -> tuple[Reader, Writer]:
     return read, packer.pack
 
 
-def _raw(code: int, width: int) -> tuple[Reader, Writer]:
+def _sized(
+    code: int, width: int, load: Callable[[bytes], Payload], dump: Writer, what: str = "value"
+) -> tuple[Reader, Writer]:
+    """Return the codec of a type of fixed width; *load* raises ValueError for bytes that are none of *what*."""
+
     def read(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Value, int]:
         stop = position + width
         if stop > end:
-            raise truncated("value", position, width, end)
-        return _new(Value, (code, buffer[position:stop])), stop
+            raise truncated(what, position, width, end)
+        try:
+            return _new(Value, (code, load(buffer[position:stop]))), stop
+        except ValueError as error:
+            raise Malformed(f"{what} at byte {position}: {error}") from error
 
     def write(payload: Payload) -> bytes:
-        content = _bytes(payload)
+        content = dump(payload)
         if len(content) != width:
             raise OverflowError
         return content
@@ -140,32 +148,27 @@ def _from_ascii(content: bytes) -> str:
     return content.decode("ascii")
 
 
-def _read_boolean(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Value, int]:
-    if position >= end:
-        raise truncated("boolean", position, 1, end)
-    if buffer[position] > 1:
-        raise Malformed(f"boolean at byte {position}: 0x{buffer[position]:02x}, expected 0x00 or 0x01")
-    return Value(0x56, buffer[position] == 1), position + 1
+def _boolean_of(content: bytes) -> bool:
+    if content > b"\x01":
+        raise ValueError(f"0x{content.hex()}, expected 0x00 or 0x01")
+    return content == b"\x01"
 
 
-def _write_boolean(payload: Payload) -> bytes:
+def _boolean(payload: Payload) -> bytes:
     if not isinstance(payload, bool):
         raise TypeError
     return b"\x01" if payload else b"\x00"
 
 
-def _read_char(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Value, int]:
-    if position + 4 > end:
-        raise truncated("char", position, 4, end)
-    point = UINT32.unpack_from(buffer, position)[0]
-    try:
-        # .NET sends each half of a surrogate pair as a char, so halves are valid.
-        return Value(0x73, chr(point)), position + 4
-    except ValueError as error:
-        raise Malformed(f"char at byte {position}: 0x{point:x} is not a Unicode code point") from error
+def _char_of(content: bytes) -> str:
+    point = int.from_bytes(content)
+    if point > sys.maxunicode:
+        raise ValueError(f"0x{point:x} is not a Unicode code point")
+    # .NET sends each half of a surrogate pair as a char, so halves are valid.
+    return chr(point)
 
 
-def _write_char(payload: Payload) -> bytes:
+def _char(payload: Payload) -> bytes:
     if not isinstance(payload, str):
         raise TypeError
     return UINT32.pack(ord(payload))
@@ -175,31 +178,22 @@ def _write_char(payload: Payload) -> bytes:
 _NAN_BITS = 0x7F80_0000
 
 
-def _read_float(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Value, int]:
-    if position + 4 > end:
-        raise truncated("float", position, 4, end)
-    bits = UINT32.unpack_from(buffer, position)[0]
+def _float_of(content: bytes) -> float:
+    bits = int.from_bytes(content)
     if bits & _NAN_BITS == _NAN_BITS and bits & 0x7F_FFFF:
-        wide = (bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7F_FFFF) << 29
-        return Value(0x72, struct.unpack(">d", wide.to_bytes(8))[0]), position + 4
-    return Value(0x72, struct.unpack_from(">f", buffer, position)[0]), position + 4
+        content = ((bits >> 31) << 63 | 0x7FF << 52 | (bits & 0x7F_FFFF) << 29).to_bytes(8)
+    number: float = struct.unpack(">f" if len(content) == 4 else ">d", content)[0]
+    return number
 
 
-def _write_float(payload: Payload) -> bytes:
+def _float(payload: Payload) -> bytes:
     if payload != payload:  # noqa: PLR0124 - only a NaN differs from itself
         wide = int.from_bytes(struct.pack(">d", payload))
-        narrow = (wide >> 63) << 31 | _NAN_BITS | (wide >> 29 & 0x7F_FFFF or 1)
-        return UINT32.pack(narrow)
+        return UINT32.pack((wide >> 63) << 31 | _NAN_BITS | (wide >> 29 & 0x7F_FFFF or 1))
     return struct.pack(">f", payload)
 
 
-def _read_uuid(buffer: bytes, position: int, end: int, _depth: int) -> tuple[Value, int]:
-    if position + 16 > end:
-        raise truncated("uuid", position, 16, end)
-    return Value(0x98, uuid.UUID(bytes=buffer[position : position + 16])), position + 16
-
-
-def _write_uuid(payload: Payload) -> bytes:
+def _uuid(payload: Payload) -> bytes:
     if not isinstance(payload, uuid.UUID):
         raise TypeError
     return payload.bytes
@@ -226,13 +220,13 @@ _LAYOUTS = {
 PRIMITIVES: dict[int, tuple[Reader, Writer]] = {
     **{code: _constant(code, payload) for code, payload in _CONSTANTS.items()},
     **{code: _fixed(code, layout) for code, layout in _LAYOUTS.items()},
-    0x56: (_read_boolean, _write_boolean),
-    0x72: (_read_float, _write_float),
-    0x73: (_read_char, _write_char),
-    0x74: _raw(0x74, 4),
-    0x84: _raw(0x84, 8),
-    0x94: _raw(0x94, 16),
-    0x98: (_read_uuid, _write_uuid),
+    0x56: _sized(0x56, 1, _boolean_of, _boolean, "boolean"),
+    0x72: _sized(0x72, 4, _float_of, _float, "float"),
+    0x73: _sized(0x73, 4, _char_of, _char, "char"),
+    0x74: _sized(0x74, 4, bytes, _bytes),
+    0x84: _sized(0x84, 8, bytes, _bytes),
+    0x94: _sized(0x94, 16, bytes, _bytes),
+    0x98: _sized(0x98, 16, lambda content: uuid.UUID(bytes=content), _uuid, "uuid"),
     0xA0: _variable(0xA0, UINT8, bytes, _bytes),
     0xB0: _variable(0xB0, UINT32, bytes, _bytes),
     0xA1: _variable(0xA1, UINT8, bytes.decode, _utf8),
