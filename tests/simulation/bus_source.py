@@ -143,9 +143,7 @@ class BusConnection(Carrier):
             if response is None:
                 await asyncio.get_running_loop().create_future()
         assert response is not None
-        condition = response.properties.get("errorCondition")
-        named = "" if condition is None else str(condition.payload)
-        return Answer(response.status, named, response.description, response.body)
+        return Answer(response.status, response.condition, response.description, response.body)
 
 
 def _cancel(future: "asyncio.Future[Any]") -> None:

@@ -2,11 +2,8 @@
 
 import heapq
 import itertools
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Container
 from typing import Protocol
-
-from busway_broker.core.message import StoredMessage
 
 _DROPPED_AT_LEAST = 1024
 
@@ -76,52 +73,30 @@ class Deadlines:
     Dropped deadlines stay until they are due or outnumber the others, so that dropping costs nothing.
     """
 
-    def __init__(self, messages: Mapping[int, StoredMessage]) -> None:
-        """Use *messages* by sequence number: the deadline of one that is no longer there was dropped."""
+    def __init__(self, messages: Container[int]) -> None:
+        """Use the sequence numbers of *messages*: the deadline of one that is no longer there was dropped."""
         self._messages = messages
-        # The sequence numbers whose deadlines came in order, as they do with one time to live for all. In a heap, each
-        # would take 64 bytes more.
-        self._in_order: deque[int] = deque()
-        self._last = 0
-        self._others: list[tuple[int, int]] = []
+        self._heap: list[tuple[int, int]] = []
+        self._limit = _DROPPED_AT_LEAST
 
     def add(self, at: int, sequence_number: int) -> bool:
         """Add a deadline; return whether it may be earlier than all others."""
-        is_late = at >= self._last and bool(self._in_order)
-        if is_late or not self._in_order:
-            self._in_order.append(sequence_number)
-            self._last = at
-        else:
-            heapq.heappush(self._others, (at, sequence_number))
-        if len(self._in_order) + len(self._others) > 2 * len(self._messages) + _DROPPED_AT_LEAST:
-            self._in_order = deque(number for number in self._in_order if number in self._messages)
-            self._others = [other for other in self._others if other[1] in self._messages]
-            heapq.heapify(self._others)
-        return not is_late
+        heapq.heappush(self._heap, (at, sequence_number))
+        if len(self._heap) > self._limit:
+            self._heap = [each for each in self._heap if each[1] in self._messages]
+            heapq.heapify(self._heap)
+            self._limit = 2 * len(self._heap) + _DROPPED_AT_LEAST
+        return self._heap[0][1] == sequence_number
 
     def next(self) -> int | None:
         """Return the next deadline that is not dropped."""
-        first = self._first_in_order()
-        while self._others and self._others[0][1] not in self._messages:
-            heapq.heappop(self._others)
-        other = self._others[0][0] if self._others else None
-        return min((at for at in (first, other) if at is not None), default=None)
-
-    def _first_in_order(self) -> int | None:
-        while self._in_order:
-            message = self._messages.get(self._in_order[0])
-            if message is not None:
-                return message.expires_at
-            self._in_order.popleft()
-        return None
+        while self._heap and self._heap[0][1] not in self._messages:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: int) -> list[int]:
         """Remove the deadlines due at *now* and return their sequence numbers in order."""
         due = []
-        while (at := self._first_in_order()) is not None and at <= now:
-            due.append(self._in_order.popleft())
-        while self._others and self._others[0][0] <= now:
-            number = heapq.heappop(self._others)[1]
-            if number in self._messages:
-                due.append(number)
+        while (at := self.next()) is not None and at <= now:
+            due.append(heapq.heappop(self._heap)[1])
         return sorted(due)

@@ -11,10 +11,10 @@ from busway_broker.core.on_demand import create_missing
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.usage import Use, check_can
 from busway_broker.errors import Refusal
-from busway_broker.faults import Fault, Operation
+from busway_broker.faults import Operation
 from busway_broker.protocol.consumer_link import ConsumerLink, SessionConsumerLink
 from busway_broker.protocol.coordinator_link import CoordinatorLink
-from busway_broker.protocol.fault_effects import apply_fault
+from busway_broker.protocol.fault_effects import under_faults
 from busway_broker.protocol.hub_links import HubPublisherLink, HubReaderLink, hub_node
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link, UnansweredLink
@@ -59,11 +59,14 @@ def create_link(session: LinkSession, attach: Attach) -> Link:
         _create_missing(session, attach, address)
     if path.endswith(f"/{_MANAGEMENT}"):
         return _management_link(session, attach, path.removesuffix(f"/{_MANAGEMENT}"))
-    if namespace.faults.is_set:
-        fault = namespace.faults.strike(Operation.ATTACH, path)
-        if fault is not None:
-            return _faulty_link(fault, session, attach, path)
-    return _entity_link(session, attach, path)
+    link = under_faults(
+        Operation.ATTACH, session.connection, path, lambda: _entity_link(session, attach, path), _refuse
+    )
+    return UnansweredLink(session, attach) if link is None else link
+
+
+def _refuse(refusal: Refusal) -> Link:
+    raise refusal
 
 
 def _management_link(session: LinkSession, attach: Attach, path: str) -> Link:
@@ -85,14 +88,6 @@ def _create_missing(session: LinkSession, attach: Attach, address: str) -> None:
     connection.claims.check(path_of(address), _RIGHTS[use])
     requires_session = use is Use.RECEIVE and SESSION_FILTER in filters_of(attach.source)
     create_missing(connection.namespace, address, requires_session=requires_session)
-
-
-def _faulty_link(fault: Fault, session: LinkSession, attach: Attach, path: str) -> Link:
-    def refuse(refusal: Refusal) -> Link:
-        raise refusal
-
-    link = apply_fault(fault, session.connection, path, lambda: _entity_link(session, attach, path), refuse)
-    return UnansweredLink(session, attach) if link is None else link
 
 
 def _entity_link(session: LinkSession, attach: Attach, path: str) -> Link:

@@ -15,11 +15,11 @@ from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation
-from busway_broker.protocol.fault_effects import apply_fault
+from busway_broker.protocol.fault_effects import under_faults
 from busway_broker.protocol.interfaces import LinkConnection, LinkSession
 from busway_broker.protocol.outgoing_link import OutgoingLink
 from busway_broker.protocol.terminus import with_session_id
-from shared.amqp import dispositions, performatives
+from shared.amqp import performatives
 from shared.amqp.codec import encode
 from shared.amqp.dispositions import Disposition
 from shared.amqp.errors import AmqpError
@@ -101,47 +101,23 @@ class ConsumerLink(OutgoingLink):
         if state is None:
             return disposition.settled
         transaction_id = performatives.transaction_of(state)
+        carry_out = partial(self._outcome, tag, state)
         if transaction_id is not None:
-            return self._settle_in_transaction(transaction_id, delivery_id, tag, disposition)
-        fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
-        if fault is None:
-            outcome = self._outcome(tag, state)
-        else:
-            carry_out = partial(self._outcome, tag, state)
-            outcome = apply_fault(fault, self.session.connection, self.path, carry_out, performatives.rejected)
-        if outcome is None:
-            return disposition.settled
-        if not disposition.settled:
-            self.session.emit_outcome(delivery_id, outcome, role=False)
-        return True
-
-    def _settle_in_transaction(
-        self, transaction_id: bytes, delivery_id: int, tag: bytes, disposition: Disposition
-    ) -> bool:
-        """Settle a message when its transaction is committed; until then it stays locked."""
-        transactions = self.session.connection.transactions
-        try:
-            transaction = transactions.find(transaction_id)
-        except AmqpError as refusal:
-            if disposition.settled:
-                self.force_detach(refusal)
-            else:
-                state = performatives.rejected(refusal)
-                self.session.emit_outcome(delivery_id, state, role=False)
-            return True
-        fault = self.faults.strike(Operation.SETTLE, self.path) if self.faults.is_set else None
-        enlist = partial(self._enlist, transaction, delivery_id, tag, disposition)
-        if fault is None:
-            outcome = enlist()
-        else:
-            outcome = apply_fault(fault, self.session.connection, self.path, enlist, performatives.rejected)
+            try:
+                transaction = self.session.connection.transactions.find(transaction_id)
+            except AmqpError as refusal:
+                if disposition.settled:
+                    self.force_detach(refusal)
+                else:
+                    self.session.emit_outcome(delivery_id, performatives.rejected(refusal), role=False)
+                return True
+            carry_out = partial(self._enlist, transaction, delivery_id, tag, disposition)
+        connection, refuse = self.session.connection, performatives.rejected
+        outcome = under_faults(Operation.SETTLE, connection, self.path, carry_out, refuse)
         if outcome is not None and not disposition.settled:
-            self.session.emit(
-                dispositions.transactional_disposition(
-                    role=False, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
-                )
-            )
-        return disposition.settled
+            self.session.emit_outcome(delivery_id, outcome, role=False, transaction_id=transaction_id)
+        # What is settled in a transaction stays locked until the commit.
+        return disposition.settled or (outcome is not None and transaction_id is None)
 
     def _enlist(self, transaction: Transaction, delivery_id: int, tag: bytes, disposition: Disposition) -> bytes | None:
         """Add the settlement to a transaction and return the outcome to answer with; None without an outcome."""

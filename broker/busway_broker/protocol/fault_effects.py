@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from busway_broker.core.namespace import Namespace
 from busway_broker.errors import Refusal
-from busway_broker.faults import Effect, Fault
+from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.protocol.interfaces import LinkConnection
 from shared.amqp.errors import AmqpError
 
@@ -38,6 +38,19 @@ def apply_fault[Answer](
         case Effect.EXPIRE_LOCKS:
             expire_locks(connection.namespace, path)
     return carry_out()
+
+
+def under_faults[Answer](
+    operation: Operation,
+    connection: LinkConnection,
+    path: str,
+    carry_out: Callable[[], Answer],
+    refuse: Callable[[Refusal], Answer],
+) -> Answer | None:
+    """Carry out an operation on the entity at *path* unless a fault strikes it; otherwise as `apply_fault`."""
+    faults = connection.namespace.faults
+    fault = faults.strike(operation, path) if faults.is_set else None
+    return carry_out() if fault is None else apply_fault(fault, connection, path, carry_out, refuse)
 
 
 def expire_locks(namespace: Namespace, path: str) -> None:

@@ -19,7 +19,7 @@ from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
-from busway_broker.protocol.requests import Node, Request, Response, by_text, ok
+from busway_broker.protocol.requests import Node, Request, Response, by_text, ok, refused
 from busway_broker.protocol.terminus import SELECTOR_FILTER, filters_of
 from shared.amqp.codec import encode
 from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
@@ -178,10 +178,9 @@ def hub_node(namespace: Namespace, claims: Claims) -> Node:
             create_hub(namespace, _text(request, "name"))
             return ok(_read(namespace, request))
         except AmqpError as refusal:
-            status = _STATUS.get(refusal.condition, 400)
-            return Response(status, refusal.description, properties={"error-condition": symbol(refusal.condition)})
+            return refused(refusal, _STATUS)
 
-    return Node("$management", answer, "status-code", "status-description")
+    return Node("$management", answer)
 
 
 def _read(namespace: Namespace, request: Request) -> Value:

@@ -9,7 +9,7 @@ from busway_broker.faults import Effect, Operation
 from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link
-from shared.amqp import dispositions, performatives
+from shared.amqp import performatives
 from shared.amqp.errors import DECODE_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
 from shared.amqp.links import Assembly
 from shared.amqp.performatives import Attach, Flow, Transfer
@@ -86,17 +86,7 @@ class IncomingLink(Link):
         self._count()
         if transfer.aborted:
             return
-        is_settled = first.settled or transfer.settled
-        if transaction_id is not None:
-            self._answer_in_transaction(transaction_id, first, message, size, is_settled=is_settled)
-            self._end_if_due()
-            return
-        state = self._answer(message, size, first.message_format or 0)
-        if state is not None and not is_settled and not self.is_over and first.delivery_id is not None:
-            self.session.emit_outcome(first.delivery_id, state, role=True)
-        self._end_if_due()
-
-    def _end_if_due(self) -> None:
+        self._settle(first, message, size, transaction_id, is_settled=first.settled or transfer.settled)
         if self._ending is not None and not self.is_over:
             self.detach(self._ending)
 
@@ -112,30 +102,26 @@ class IncomingLink(Link):
         self._release_held()
         self._assembly = Assembly(self._max_message_size)
 
-    def _answer_in_transaction(
-        self, transaction_id: bytes, first: Transfer, message: bytes, size: int, *, is_settled: bool
+    def _settle(
+        self, first: Transfer, message: bytes, size: int, transaction_id: bytes | None, *, is_settled: bool
     ) -> None:
-        """Accept a delivery within a transaction, or reject it; end the link if the peer waits for no answer."""
-        delivery_id = first.delivery_id or 0
-        try:
-            transaction = self.session.connection.transactions.find(transaction_id)
-        except AmqpError as refusal:
-            if is_settled:
-                self.detach(refusal)
-            else:
-                state = performatives.rejected(refusal)
-                self.session.emit_outcome(delivery_id, state, role=True)
-            return
+        """Answer a delivery, unless the peer has settled it: then its transaction fails, or the link ends."""
+        delivery_id, transaction = first.delivery_id or 0, None
+        if transaction_id is not None:
+            try:
+                transaction = self.session.connection.transactions.find(transaction_id)
+            except AmqpError as refusal:
+                if is_settled:
+                    self.detach(refusal)
+                else:
+                    self.session.emit_outcome(delivery_id, performatives.rejected(refusal), role=True)
+                return
         outcome = self._answer(message, size, first.message_format or 0, transaction)
         if outcome is None or self.is_over:
             return
         if not is_settled:
-            self.session.emit(
-                dispositions.transactional_disposition(
-                    role=True, delivery_id=delivery_id, transaction_id=transaction_id, outcome=outcome
-                )
-            )
-        elif outcome != performatives.ACCEPTED_STATE:
+            self.session.emit_outcome(delivery_id, outcome, role=True, transaction_id=transaction_id)
+        elif transaction is not None and outcome != performatives.ACCEPTED_STATE:
             # The peer learns it from the answer to its commit.
             transaction.fail(Refusal(NOT_ALLOWED, f"{self.path}: a message that was sent settled was refused"))
 

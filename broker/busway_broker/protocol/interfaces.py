@@ -77,8 +77,8 @@ class LinkSession(Protocol):
         """Send a performative."""
         ...
 
-    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool) -> None:
-        """Send the encoded outcome of a delivery, of the peer's if the role is True, and settle it."""
+    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool, transaction_id: bytes | None = None) -> None:
+        """Send the encoded outcome of a delivery, of the peer's if the role is True, maybe within a transaction."""
         ...
 
     def emit_link_flow(self, handle: int, delivery_count: int, link_credit: int, *, drain: bool = False) -> None:

@@ -26,10 +26,10 @@ from busway_broker.errors import Refusal
 from busway_broker.protocol import rule_descriptions
 from busway_broker.protocol.arguments import Arguments
 from busway_broker.protocol.interfaces import LinkConnection
-from busway_broker.protocol.requests import Node, Request, Response, ok
+from busway_broker.protocol.requests import ENTITY_KEYS, Node, Request, Response, ok, refused
 from shared.amqp.codec import items_of
-from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
-from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, symbol, timestamp
+from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
+from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, timestamp
 from shared.amqp.values import uuid as uuid_value
 
 _FEWER = 100
@@ -39,18 +39,6 @@ MAX_DELETED, MAX_DELETED_OF_PREMIUM = 500, 4_000
 # A date past the year 9999 asks for all sessions, changed or not: azure-servicebus and @azure/service-bus send it.
 _ALL_SESSIONS = 253_402_300_799_999
 
-_STATUS = {
-    errors.MESSAGE_LOCK_LOST: 410,
-    errors.SESSION_LOCK_LOST: 410,
-    errors.MESSAGE_NOT_FOUND: 404,
-    errors.NOT_FOUND: 404,
-    errors.ENTITY_ALREADY_EXISTS: 409,
-    NOT_IMPLEMENTED: 501,
-    UNAUTHORIZED_ACCESS: 401,
-    errors.ENTITY_DISABLED: 403,
-    errors.INTERNAL_ERROR: 500,
-    errors.RESOURCE_LIMIT_EXCEEDED: 403,
-}
 # Of the others, those that change messages and session states are; the rest is answered at once.
 _NOT_IN_TRANSACTIONS = frozenset(("add-rule", "remove-rule", "batch-delete-messages"))
 _SETTLING = frozenset(("update-disposition", "renew-lock"))
@@ -71,7 +59,7 @@ def entity_node(connection: LinkConnection, path: str) -> Node:
     else:
         store = None if isinstance(entity, Topic) else entity.backlog.store
     management = Management(path, entity, store, connection)
-    return Node(f"{path}/$management", management.answer, "statusCode", "statusDescription")
+    return Node(f"{path}/$management", management.answer, ENTITY_KEYS)
 
 
 class Management:
@@ -122,11 +110,7 @@ class Management:
                 self._check_send_disabled()
             return operation(Arguments(request.body))
         except AmqpError as refusal:
-            return Response(
-                _STATUS.get(refusal.condition, 400),
-                refusal.description,
-                properties={"errorCondition": symbol(refusal.condition)},
-            )
+            return refused(refusal)
 
     def _do(self, *work: Work, sent: int = 0) -> None:
         """Carry out work: now, or with the commit of the transaction that the request is part of."""
@@ -205,7 +189,7 @@ class Management:
                 break
             peeked.append(_map({"message": binary(encoded)}))
         if not peeked:
-            return Response(204, "No messages", properties={"errorCondition": symbol(errors.MESSAGE_NOT_FOUND)})
+            return Response(204, "No messages", condition=errors.MESSAGE_NOT_FOUND)
         return ok(_map({"messages": list_(peeked)}))
 
     def _renew_lock(self, arguments: Arguments) -> Response:

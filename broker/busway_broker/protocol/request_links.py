@@ -19,11 +19,10 @@ from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.incoming_link import IncomingLink
 from busway_broker.protocol.interfaces import LinkSession, ResponsePath
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
-from busway_broker.protocol.requests import Node, Request, Response, encode_response, ok, read_request
+from busway_broker.protocol.requests import Node, Request, Response, encode_response, ok, read_request, refused
 from busway_broker.protocol.terminus import address_of
-from shared.amqp.errors import UNAUTHORIZED_ACCESS, AmqpError
+from shared.amqp.errors import AmqpError
 from shared.amqp.performatives import Attach
-from shared.amqp.values import symbol
 
 TOKENS = "$cbs"
 
@@ -31,18 +30,6 @@ _MAX_REQUEST_SIZE = 1024 * 1024
 _MAX_TOKEN_SIZE = 64 * 1024
 # The first answer that waits counts for at most this: one that lists messages may be large.
 _MAX_COUNTED_ANSWER = 1024 * 1024
-_STATUS = {
-    UNAUTHORIZED_ACCESS: 401,
-    errors.AUTH_FAILED: 401,
-    errors.ENTITY_DISABLED: 403,
-    errors.INTERNAL_ERROR: 500,
-    errors.MESSAGE_LOCK_LOST: 410,
-    errors.NOT_FOUND: 404,
-    errors.RESOURCE_LIMIT_EXCEEDED: 403,
-    errors.SERVER_BUSY: 503,
-    errors.SESSION_LOCK_LOST: 410,
-    errors.TIMEOUT: 408,
-}
 _STATUS_OF_TOKEN = {errors.NOT_FOUND: 404, errors.RESOURCE_LIMIT_EXCEEDED: 403}
 
 
@@ -98,7 +85,7 @@ class RequestLink(IncomingLink):
             return self._node.answer(request)
         request.most = PEEKED.get(fault.effect)
         return apply_fault(
-            fault, self.session.connection, self._entity_path, lambda: self._node.answer(request), self._refuse
+            fault, self.session.connection, self._entity_path, lambda: self._node.answer(request), refused
         )
 
     @property
@@ -109,14 +96,6 @@ class RequestLink(IncomingLink):
         if self._node.path == TOKENS:
             return Operation.AUTHORIZE
         return Operation.SEND if request.operation.endswith("schedule-message") else Operation.MANAGE
-
-    def _refuse(self, refusal: Refusal) -> Response:
-        condition = "errorCondition" if self._node.status_key == "statusCode" else "error-condition"
-        return Response(
-            _STATUS.get(refusal.condition, 400),
-            refusal.description,
-            properties={condition: symbol(refusal.condition)},
-        )
 
     def _response_link(self, reply_to: str | None) -> ResponsePath | None:
         same_session = None
@@ -192,8 +171,7 @@ def token_node(claims: Claims) -> Node:
             claims.check_exists(audience)
         except AmqpError as refusal:
             # With a condition azure-servicebus loses the status and the description: so it does in Azure.
-            condition = {"error-condition": symbol(refusal.condition)}
-            return Response(_STATUS_OF_TOKEN.get(refusal.condition, 401), refusal.description, properties=condition)
+            return refused(refusal, _STATUS_OF_TOKEN, 401)
         return ok()
 
-    return Node(TOKENS, answer, "status-code", "status-description")
+    return Node(TOKENS, answer)

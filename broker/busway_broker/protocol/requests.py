@@ -4,15 +4,18 @@ Requests to the nodes `$cbs` and `$management`, and their answers.
 Source: the request-response pattern of "AMQP Management 1.0" (draft), section 3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from busway_broker import errors
 from busway_broker.core.transaction import Transaction
 from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.fields import compose_list
 from shared.amqp.scan import list_fields, text
 from shared.amqp.sections import VALUE, body_parts, descriptor, split
-from shared.amqp.values import Value, map_, string
+from shared.amqp.values import Value, map_, string, symbol
 
 _MESSAGE_ID, _REPLY_TO = 0, 4
 _NULL = b"\x40"
@@ -45,29 +48,53 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer: its status, further application properties, and its body."""
+    """An answer: its status and body, and the condition of an error."""
 
     status: int
     description: str
     body: Value = field(default_factory=lambda: map_([]))
-    properties: dict[str, Value] = field(default_factory=dict)
+    condition: str = ""
 
 
-type Answer = Callable[[Request], Response | None]
+class Keys(NamedTuple):
+    """The names of the properties that say what became of a request."""
+
+    status: str
+    description: str
+    condition: str
+
+
+ENTITY_KEYS = Keys("statusCode", "statusDescription", "errorCondition")
+NAMESPACE_KEYS = Keys("status-code", "status-description", "error-condition")
+_STATUS = {
+    UNAUTHORIZED_ACCESS: 401,
+    errors.AUTH_FAILED: 401,
+    errors.ENTITY_DISABLED: 403,
+    errors.RESOURCE_LIMIT_EXCEEDED: 403,
+    errors.MESSAGE_NOT_FOUND: 404,
+    errors.NOT_FOUND: 404,
+    errors.TIMEOUT: 408,
+    errors.ENTITY_ALREADY_EXISTS: 409,
+    errors.MESSAGE_LOCK_LOST: 410,
+    errors.SESSION_LOCK_LOST: 410,
+    errors.INTERNAL_ERROR: 500,
+    NOT_IMPLEMENTED: 501,
+    errors.SERVER_BUSY: 503,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """
-    A node that answers requests; the names of the status properties differ between Service Bus and Event Hubs.
-
-    The node of an entity takes part in transactions.
-    """
+    """A node that answers requests; that of an entity takes part in transactions."""
 
     path: str
-    answer: Answer
-    status_key: str
-    description_key: str
+    answer: Callable[[Request], Response | None]
+    keys: Keys = NAMESPACE_KEYS
+
+
+def refused(refusal: AmqpError, statuses: Mapping[str, int] = _STATUS, other: int = 400) -> Response:
+    """Return the answer to a request that was refused; conditions that are not in *statuses* have an *other* one."""
+    return Response(statuses.get(refusal.condition, other), refusal.description, condition=refusal.condition)
 
 
 def read_request(message: bytes) -> Request:
@@ -95,8 +122,10 @@ def by_text(value: Value) -> dict[str, Value]:
 
 def encode_response(request: Request, response: Response, node: Node) -> bytes:
     """Return the message with the answer of *node* to a request."""
-    status = Value(0x71, response.status)
-    properties = {node.status_key: status, node.description_key: string(response.description)} | response.properties
+    keys = node.keys
+    properties = {keys.status: Value(0x71, response.status), keys.description: string(response.description)}
+    if response.condition:
+        properties[keys.condition] = symbol(response.condition)
     pairs = [(string(name), value) for name, value in properties.items()]
     return b"".join(
         (

@@ -10,7 +10,13 @@ from busway_broker.protocol.interfaces import DeliveringLink, LinkConnection
 from busway_broker.protocol.link import Link
 from shared.amqp import performatives
 from shared.amqp import session as amqp
-from shared.amqp.dispositions import Disposition, accepted_frame, disposition, read_disposition
+from shared.amqp.dispositions import (
+    Disposition,
+    accepted_frame,
+    disposition,
+    read_disposition,
+    transactional_disposition,
+)
 from shared.amqp.errors import AmqpError, SessionViolation
 from shared.amqp.fields import ACCEPTED, Field, Fields
 from shared.amqp.performatives import Attach, Begin, Flow, Transfer
@@ -47,9 +53,15 @@ class Session(amqp.Session):
         """Answer the peer's begin."""
         self.emit_begin(self.channel, HANDLE_MAX)
 
-    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool) -> None:
-        """Send the encoded outcome of a delivery, of the peer's if the role is True, and settle it."""
-        if state == performatives.ACCEPTED_STATE:
+    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool, transaction_id: bytes | None = None) -> None:
+        """Send the encoded outcome of a delivery, of the peer's if the role is True, maybe within a transaction."""
+        if transaction_id is not None:
+            self.emit(
+                transactional_disposition(
+                    role=role, delivery_id=delivery_id, transaction_id=transaction_id, outcome=state
+                )
+            )
+        elif state == performatives.ACCEPTED_STATE:
             self.connection.emit(accepted_frame(self.channel, delivery_id, delivery_id, role=role))
         else:
             self.emit(disposition(role=role, delivery_id=delivery_id, state=state))
