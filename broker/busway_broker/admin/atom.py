@@ -10,7 +10,7 @@ Source: Microsoft Learn, "Service Bus REST API"; the administration clients of a
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -101,81 +101,81 @@ class Atom:
         try:
             return self._answer(request)
         except BadXml as error:
-            return self._refused(Refusal(errors.ARGUMENT_ERROR, str(error)))
-        except Refusal as refusal:
-            return self._refused(refusal)
-
-    def _refused(self, refusal: Refusal) -> AtomResponse:
+            refusal = Refusal(errors.ARGUMENT_ERROR, str(error))
+        except Refusal as error:
+            refusal = error
         return refused(refusal, milliseconds(self._namespace.clock))
 
     def _answer(self, request: AtomRequest) -> AtomResponse:
-        path = request.path.lower()
-        if path == "$namespaceinfo" or path in _LISTS:
+        path, namespace = request.path.lower(), self._namespace
+        if path == "$namespaceinfo":
             _expect(request, "GET")
-            return self._namespace_info(request) if path == "$namespaceinfo" else self._list(request, _LISTS[path])
+            content, created = descriptions.describe_namespace(namespace), namespace.created_at
+            return self._entry(request, Entry("$namespaceinfo", namespace.name, content, created, created))
+        if path in _LISTS:
+            entities: Iterable[Queue | Topic] = getattr(namespace, _LISTS[path]).values()
+            return self._feed(request, self._all_described(request, entities))
         match = _PATH.fullmatch(request.path)
         if match is None or match["entity"].startswith("$"):
             raise Refusal(errors.NOT_FOUND, f"there is nothing at '{request.path}'")
         if match["rules"]:
-            return self._rules(request, match["entity"], match["subscription"], match["rule"])
+            subscription = namespace.subscription(match["entity"], match["subscription"])
+            return self._rules(request, subscription, match["rule"])
         if match["subscriptions"]:
             return self._subscriptions(request, match["entity"], match["subscription"])
-        return self._entity(request, match["entity"])
-
-    # Namespace
-
-    def _namespace_info(self, request: AtomRequest) -> AtomResponse:
-        namespace = self._namespace
-        content = descriptions.describe_namespace(namespace)
-        entry = Entry("$namespaceinfo", namespace.name, content, namespace.created_at, namespace.created_at)
-        return self._entry(request, entry)
-
-    def _list(self, request: AtomRequest, kind: str) -> AtomResponse:
-        entities: list[Queue | Topic] = sorted(
-            self._namespace.queues.values() if kind == "queues" else self._namespace.topics.values(), key=_path
+        name = match["entity"]
+        return self._one(
+            request,
+            lambda: self._described(request, self._queue_or_topic(name)),
+            lambda: self._put_entity(request, name),
+            lambda: namespace.remove(self._queue_or_topic(name)),
         )
-        return self._feed(request, [self._described(request, entity) for entity in entities])
 
-    # Queues and topics
-
-    def _entity(self, request: AtomRequest, name: str) -> AtomResponse:
+    def _one(
+        self, request: AtomRequest, get: Callable[[], Entry], put: Callable[[], Entry], delete: Callable[[], None]
+    ) -> AtomResponse:
+        """Answer a request for one thing: with it, or after creating, updating or deleting it."""
         match request.method:
             case "GET":
-                return self._entry(request, self._described(request, self._queue_or_topic(name)))
+                return self._entry(request, get())
             case "DELETE":
-                self._queue_or_topic(name)
-                self._administration.delete(name)
+                delete()
                 return AtomResponse(HTTPStatus.OK)
             case "PUT":
-                description = _content(request)
-                _check_version(request, description)
-                if description.name == "QueueDescription":
-                    return self._put_queue(request, name, description)
-                if description.name == "TopicDescription":
-                    return self._put_topic(request, name, description)
-                raise Refusal(
-                    errors.ARGUMENT_ERROR,
-                    f"the content is a {description.name}, expected a QueueDescription or TopicDescription",
-                )
+                entry = put()
+                return self._entry(request, entry, HTTPStatus.OK if request.is_update else HTTPStatus.CREATED)
             case _:
                 raise _not_allowed(request)
 
-    def _put_queue(self, request: AtomRequest, name: str, description: Element) -> AtomResponse:
-        present = self._namespace.queue(name) if request.is_update else None
-        config = descriptions.read_queue(name, description, None if present is None else present.config)
-        _check_forwarding(request, config)
-        if present is None:
-            return self._created(request, self._described(request, self._administration.create_queue(config)))
-        self._administration.update(present, config)
-        return self._entry(request, self._described(request, present))
+    # Queues and topics
 
-    def _put_topic(self, request: AtomRequest, name: str, description: Element) -> AtomResponse:
-        present = self._namespace.topic(name) if request.is_update else None
-        config = descriptions.read_topic(name, description, None if present is None else present.config)
-        if present is None:
-            return self._created(request, self._described(request, self._administration.create_topic(config)))
-        self._administration.update(present, replace(config, subscriptions=present.config.subscriptions))
-        return self._entry(request, self._described(request, present))
+    def _put_entity(self, request: AtomRequest, name: str) -> Entry:
+        description = _content(request)
+        _check_version(request, description)
+        entity: Queue | Topic
+        if description.name == "QueueDescription":
+            queue = self._namespace.queue(name) if request.is_update else None
+            config = descriptions.read_queue(name, description, None if queue is None else queue.config)
+            _check_forwarding(request, config)
+            if queue is None:
+                queue = self._administration.create_queue(config)
+            else:
+                self._administration.update(queue, config)
+            entity = queue
+        elif description.name == "TopicDescription":
+            topic = self._namespace.topic(name) if request.is_update else None
+            described = descriptions.read_topic(name, description, None if topic is None else topic.config)
+            if topic is None:
+                topic = self._administration.create_topic(described)
+            else:
+                self._administration.update(topic, replace(described, subscriptions=topic.config.subscriptions))
+            entity = topic
+        else:
+            raise Refusal(
+                errors.ARGUMENT_ERROR,
+                f"the content is a {description.name}, expected a QueueDescription or TopicDescription",
+            )
+        return self._described(request, entity)
 
     def _queue_or_topic(self, name: str) -> Queue | Topic:
         entity = self._namespace.entity(name)
@@ -183,40 +183,36 @@ class Atom:
             raise Refusal(errors.NOT_FOUND, f"queue or topic '{name}' does not exist")
         return entity
 
-    def _described(self, request: AtomRequest, entity: Queue | Topic) -> Entry:
-        namespace, version = self._namespace, _version(request)
-        if isinstance(entity, Queue):
-            content = descriptions.describe_queue(namespace, entity, request.host, version)
-        else:
-            content = descriptions.describe_topic(namespace, entity, request.host, version)
-        return Entry(entity.path, entity.path, content, entity.times.created_at, entity.times.updated_at)
+    def _described(self, request: AtomRequest, entity: Queue | Topic | Subscription) -> Entry:
+        content = descriptions.describe(self._namespace, entity, request.host, _version(request))
+        title = entity.name if isinstance(entity, Subscription) else entity.path
+        return Entry(entity.path, title, content, entity.times.created_at, entity.times.updated_at)
+
+    def _all_described(self, request: AtomRequest, entities: Iterable[Queue | Topic | Subscription]) -> list[Entry]:
+        _expect(request, "GET")
+        return [self._described(request, each) for each in sorted(entities, key=lambda entity: entity.path.lower())]
 
     # Subscriptions
 
     def _subscriptions(self, request: AtomRequest, topic: str, name: str | None) -> AtomResponse:
+        namespace = self._namespace
         if name is None:
-            _expect(request, "GET")
-            subscriptions = sorted(self._namespace.topic(topic).subscriptions.values(), key=_path)
-            return self._feed(request, [self._subscribed(request, subscription) for subscription in subscriptions])
-        match request.method:
-            case "GET":
-                return self._entry(request, self._subscribed(request, self._namespace.subscription(topic, name)))
-            case "DELETE":
-                self._administration.delete_subscription(topic, name)
-                return AtomResponse(HTTPStatus.OK)
-            case "PUT":
-                return self._put_subscription(request, topic, name)
-            case _:
-                raise _not_allowed(request)
+            return self._feed(request, self._all_described(request, namespace.topic(topic).subscriptions.values()))
+        return self._one(
+            request,
+            lambda: self._described(request, namespace.subscription(topic, name)),
+            lambda: self._put_subscription(request, topic, name),
+            lambda: namespace.remove(namespace.subscription(topic, name)),
+        )
 
-    def _put_subscription(self, request: AtomRequest, topic: str, name: str) -> AtomResponse:
+    def _put_subscription(self, request: AtomRequest, topic: str, name: str) -> Entry:
         description = _content(request, "SubscriptionDescription")
         present = self._namespace.subscription(topic, name) if request.is_update else None
         config = descriptions.read_subscription(name, description, None if present is None else present.config)
         _check_forwarding(request, config)
         if present is not None:
             self._administration.update(present, replace(config, rules=present.config.rules))
-            return self._entry(request, self._subscribed(request, present))
+            return self._described(request, present)
         first_rule = description.child("DefaultRuleDescription")
         definition = None
         if first_rule is not None:
@@ -225,47 +221,31 @@ class Atom:
         subscription = self._administration.create_subscription(topic, config)
         if definition is not None:
             subscription.rule_book.add(definition)
-        return self._created(request, self._subscribed(request, subscription))
-
-    def _subscribed(self, request: AtomRequest, subscription: Subscription) -> Entry:
-        content = descriptions.describe_subscription(self._namespace, subscription, request.host)
-        times = subscription.times
-        return Entry(subscription.path, subscription.name, content, times.created_at, times.updated_at)
+        return self._described(request, subscription)
 
     # Rules
 
-    def _rules(self, request: AtomRequest, topic: str, subscription_name: str, name: str | None) -> AtomResponse:
-        subscription = self._namespace.subscription(topic, subscription_name)
+    def _rules(self, request: AtomRequest, subscription: Subscription, name: str | None) -> AtomResponse:
         book = subscription.rule_book
         if name is None:
             _expect(request, "GET")
             found = [_ruled(subscription, definition) for definition in book.definitions]
             return self._feed(request, found, _MAX_RULES_PAGE)
-        match request.method:
-            case "GET":
-                return self._entry(request, _ruled(subscription, book.find(name)))
-            case "DELETE":
-                book.remove(name)
-                return AtomResponse(HTTPStatus.OK)
-            case "PUT" if request.is_update:
-                present = book.find(name)
-                definition = rules.read_rule(present.rule.name, _content(request, "RuleDescription"))
-                return self._entry(request, _ruled(subscription, book.replace(definition)))
-            case "PUT":
-                definition = self._administration.create_rule(
-                    subscription, rules.read_rule(name, _content(request, "RuleDescription"))
-                )
-                return self._created(request, _ruled(subscription, definition))
-            case _:
-                raise _not_allowed(request)
+
+        def put() -> Entry:
+            present = book.find(name) if request.is_update else None
+            own_name = name if present is None else present.rule.name
+            definition = rules.read_rule(own_name, _content(request, "RuleDescription"))
+            if present is None:
+                return _ruled(subscription, self._administration.create_rule(subscription, definition))
+            return _ruled(subscription, book.replace(definition))
+
+        return self._one(request, lambda: _ruled(subscription, book.find(name)), put, lambda: book.remove(name))
 
     # Documents
 
-    def _entry(self, request: AtomRequest, entry: Entry) -> AtomResponse:
-        return AtomResponse(HTTPStatus.OK, write_entry(entry, request.base, self._namespace.name))
-
-    def _created(self, request: AtomRequest, entry: Entry) -> AtomResponse:
-        return replace(self._entry(request, entry), status=HTTPStatus.CREATED)
+    def _entry(self, request: AtomRequest, entry: Entry, status: int = HTTPStatus.OK) -> AtomResponse:
+        return AtomResponse(status, write_entry(entry, request.base, self._namespace.name))
 
     def _feed(self, request: AtomRequest, entries: list[Entry], most: int = MAX_PAGE) -> AtomResponse:
         page = Page(_number(request, "$skip", 0), max(1, min(_number(request, "$top", most), most)))
@@ -334,7 +314,3 @@ def _expect(request: AtomRequest, method: str) -> None:
 
 def _not_allowed(request: AtomRequest) -> Refusal:
     return Refusal(NOT_ALLOWED, f"'{request.path}' does not support {request.method}")
-
-
-def _path(entity: Queue | Topic | Subscription) -> str:
-    return entity.path.lower()

@@ -110,40 +110,37 @@ def _values(description: Element, fields: tuple[Field, ...]) -> dict[str, object
     return found
 
 
-def describe_queue(namespace: Namespace, queue: Queue, host: str, version: str) -> str:
-    """Return the description of a queue with its counts, in a version of the API."""
-    now = milliseconds(namespace.clock)
-    counts = queue.backlog.reported_counts(now, queue.incoming.reported.at(now))
-    return _describe(
-        "QueueDescription",
-        _configured(queue.config, QUEUE_FIELDS, host, _max_message_size(namespace, queue, version)),
-        _keys(queue.config.authorization_rules, queue.times),
-        text_tag("IsAnonymousAccessible", "false"),
-        text_tag("SizeInBytes", str(queue.size)),
-        _counts(counts),
-        text_tag("SupportOrdering", "true"),
-        _times(queue.times),
-    )
-
-
-def describe_topic(namespace: Namespace, topic: Topic, host: str, version: str) -> str:
-    """Return the description of a topic with its counts, in a version of the API."""
-    return _describe(
-        "TopicDescription",
-        _configured(topic.config, TOPIC_FIELDS, host, _max_message_size(namespace, topic, version)),
-        _keys(topic.config.authorization_rules, topic.times),
-        text_tag("FilteringMessagesBeforePublishing", "false"),
-        text_tag("IsAnonymousAccessible", "false"),
-        text_tag("SizeInBytes", str(topic.size)),
-        _count_details(Counts(0, 0, topic.incoming.reported.at(milliseconds(namespace.clock)), 0, 0)),
-        text_tag("SubscriptionCount", str(len(topic.subscriptions))),
-        _filter_counts(topic) if version >= FILTER_COUNTS_SINCE else "",
-        _times(topic.times),
-    )
-
-
-def _max_message_size(namespace: Namespace, entity: Queue | Topic, version: str) -> int | None:
-    return namespace.max_message_size(entity) if version >= MESSAGE_SIZE_SINCE else None
+def describe(namespace: Namespace, entity: Queue | Topic | Subscription, host: str, version: str) -> str:
+    """Return the description of an entity with its counts, in a version of the API."""
+    now, config = milliseconds(namespace.clock), entity.config
+    match entity:
+        case Queue():
+            name, known = "QueueDescription", QUEUE_FIELDS
+            parts: tuple[str, ...] = (
+                _keys(entity.config.authorization_rules, entity.times),
+                text_tag("IsAnonymousAccessible", "false"),
+                text_tag("SizeInBytes", str(entity.size)),
+                _counts(entity.backlog.reported_counts(now, entity.incoming.reported.at(now))),
+                text_tag("SupportOrdering", "true"),
+            )
+        case Topic():
+            name, known = "TopicDescription", TOPIC_FIELDS
+            parts = (
+                _keys(entity.config.authorization_rules, entity.times),
+                text_tag("FilteringMessagesBeforePublishing", "false"),
+                text_tag("IsAnonymousAccessible", "false"),
+                text_tag("SizeInBytes", str(entity.size)),
+                _count_details(Counts(0, 0, entity.incoming.reported.at(now), 0, 0)),
+                text_tag("SubscriptionCount", str(len(entity.subscriptions))),
+                _filter_counts(entity) if version >= FILTER_COUNTS_SINCE else "",
+            )
+        case Subscription():
+            name, known = "SubscriptionDescription", SUBSCRIPTION_FIELDS
+            parts = (_counts(entity.backlog.reported_counts(now)),)
+    largest = None
+    if version >= MESSAGE_SIZE_SINCE and not isinstance(entity, Subscription):
+        largest = namespace.max_message_size(entity)
+    return _describe(name, _configured(config, known, host, largest), *parts, _times(entity.times))
 
 
 def _filter_counts(topic: Topic) -> str:
@@ -153,19 +150,8 @@ def _filter_counts(topic: Topic) -> str:
         for definition in subscription.rule_book.definitions
     ]
     correlations = sum(isinstance(rule.filter, CorrelationFilter) for rule in rules)
-    return text_tag("SqlFilterCount", str(len(rules) - correlations)) + text_tag(
-        "CorrelationFilterCount", str(correlations)
-    )
-
-
-def describe_subscription(namespace: Namespace, subscription: Subscription, host: str) -> str:
-    """Return the description of a subscription with its counts."""
-    return _describe(
-        "SubscriptionDescription",
-        _configured(subscription.config, SUBSCRIPTION_FIELDS, host, None),
-        _counts(subscription.backlog.reported_counts(milliseconds(namespace.clock))),
-        _times(subscription.times),
-    )
+    counts = {"SqlFilterCount": len(rules) - correlations, "CorrelationFilterCount": correlations}
+    return join(text_tag(name, str(count)) for name, count in counts.items())
 
 
 def describe_namespace(namespace: Namespace) -> str:
