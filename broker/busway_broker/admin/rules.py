@@ -40,28 +40,20 @@ _MAX_INT = 2**31 - 1
 def read_rule(name: str, description: Element) -> RuleDefinition:
     """Return the rule in a description; Refusal(ARGUMENT_ERROR) if it is invalid."""
     filter_element, action_element = description.child("Filter"), description.child("Action")
+    parameters, times = _read_pairs(filter_element, "Parameters")
+    properties, property_times = _read_pairs(filter_element, "Properties")
+    action_parameters, action_times = _read_pairs(action_element, "Parameters")
     try:
-        selects, filter_text = _read_filter(filter_element)
+        selects, filter_text = _read_filter(filter_element, properties)
         action, action_text = _read_action(action_element)
     except RuleSyntaxError as error:
         raise Refusal(errors.ARGUMENT_ERROR, f"rule {name}: {error}") from error
-    rule = Rule(
-        name,
-        selects,
-        action,
-        filter_parameters=_read_pairs(filter_element, "Parameters"),
-        action_parameters=_read_pairs(action_element, "Parameters"),
-    )
-    return RuleDefinition(
-        rule,
-        filter_text,
-        action_text,
-        filter_times=_read_times(filter_element, "Parameters") | _read_times(filter_element, "Properties"),
-        action_times=_read_times(action_element, "Parameters"),
-    )
+    rule = Rule(name, selects, action, filter_parameters=parameters, action_parameters=action_parameters)
+    filter_times = times | property_times
+    return RuleDefinition(rule, filter_text, action_text, filter_times=filter_times, action_times=action_times)
 
 
-def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
+def _read_filter(element: Element | None, properties: Mapping[str, Value]) -> tuple[Filter, str | None]:
     if element is None:
         return TrueFilter(), None
     match element.type:
@@ -74,7 +66,7 @@ def _read_filter(element: Element | None) -> tuple[Filter, str | None]:
             return parse_filter(text), text
         case "CorrelationFilter":
             texts = {attribute: element.child_text(name) or None for name, attribute in CORRELATION.items()}
-            correlation = CorrelationFilter(**texts, properties=_read_pairs(element, "Properties"))
+            correlation = CorrelationFilter(**texts, properties=properties)
             if correlation == CorrelationFilter():
                 raise Refusal(errors.ARGUMENT_ERROR, f"{NO_CONDITION}, expected at least one property with its value")
             return correlation, None
@@ -91,30 +83,23 @@ def _read_action(element: Element | None) -> tuple[Action | None, str | None]:
     return parse_action(text), text
 
 
-def _read_pairs(element: Element | None, name: str) -> dict[str, Value]:
+def _read_pairs(element: Element | None, name: str) -> tuple[dict[str, Value], dict[str, str]]:
+    """Return the pairs of a list, and the text of each that is a date-time."""
     pairs = None if element is None else element.child(name)
-    if pairs is None:
-        return {}
-    found = {}
-    for pair in pairs.children:
+    found: dict[str, Value] = {}
+    times: dict[str, str] = {}
+    for pair in () if pairs is None else pairs.children:
         key, value = pair.child_text("Key"), pair.child("Value")
         if pair.name != _PAIR or not key or value is None:
             raise Refusal(errors.ARGUMENT_ERROR, f"{name} has a {pair.name}, expected {_PAIR} with Key and Value")
         try:
             found[key] = _read_value(value)
         except (ValueError, OverflowError) as error:
-            raise Refusal(
-                errors.ARGUMENT_ERROR,
-                f"{name}: the value of {key} is not a valid {value.type or 'typed value'}: {error}",
-            ) from error
-    return found
-
-
-def _read_times(element: Element | None, name: str) -> dict[str, str]:
-    """Return the text of each pair that is a date-time; `_read_pairs` has checked them."""
-    pairs = None if element is None else element.child(name)
-    found = {} if pairs is None else {element.child_text("Key"): element.child("Value") for element in pairs.children}
-    return {key: value.text for key, value in found.items() if key and value is not None and value.type == "dateTime"}
+            text = f"{name}: the value of {key} is not a valid {value.type or 'typed value'}: {error}"
+            raise Refusal(errors.ARGUMENT_ERROR, text) from error
+        if value.type == "dateTime":
+            times[key] = value.text
+    return found, times
 
 
 def _read_value(element: Element) -> Value:

@@ -19,9 +19,10 @@ from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, Subscr
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Namespace
+from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.usage import Times
 from busway_broker.storage.database import StorageError
-from busway_broker.storage.plain import plain, plain_definition, read, read_definition
+from busway_broker.storage.plain import plain, read
 
 LOG = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ def restore(namespace: Namespace, records: Mapping[str, Record], declared: Mappi
             continue
         entity.times = read(Times, record["times"])
         if isinstance(entity, Subscription) and declared.get(key, record["declared"]) == record["declared"]:
-            entity.rule_book.restore(map(read_definition, record["rules"]))
+            entity.rule_book.restore(read(RuleDefinition, each) for each in record["rules"])
 
 
 def entities_of(namespace: Namespace) -> Iterator[tuple[str, Kept]]:
@@ -151,7 +152,7 @@ def record_of(entity: Kept, declared: str | None) -> Record:
             record["created_at"] = entity.created_at
         case Subscription():
             config = replace(entity.config, rules=())
-            record["rules"] = [plain_definition(definition) for definition in entity.rule_book.definitions]
+            record["rules"] = plain(entity.rule_book.definitions)
             record["times"] = plain(entity.times)
         case Topic():
             config = replace(entity.config, subscriptions=())
@@ -170,7 +171,7 @@ def record_of_deleted(path: str, declared: str | None) -> Record:
 def _config(record: Record) -> Config:
     config = read(_KINDS[record["kind"]], record["config"])
     if isinstance(config, SubscriptionConfig):
-        return replace(config, rules=tuple(read_definition(each).rule for each in record["rules"]))
+        return replace(config, rules=tuple(read(RuleDefinition, each).rule for each in record["rules"]))
     return config
 
 
