@@ -60,74 +60,66 @@ class SharedAccessKey:
     rights: frozenset[Right] = frozenset(Right)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueConfig:
+@dataclass(frozen=True, kw_only=True)
+class _EntityConfig:
+    """What queues, topics and subscriptions have in common; None means never for a duration."""
+
+    name: str
+    default_message_time_to_live: timedelta | None = None
+    status: EntityStatus = EntityStatus.ACTIVE
+    auto_delete_on_idle: timedelta | None = None
+    user_metadata: str | None = None
+    enable_batched_operations: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SourceConfig(_EntityConfig):
+    """What clients receive from."""
+
+    requires_session: bool = False
+    lock_duration: timedelta = timedelta(minutes=1)
+    max_delivery_count: int = 10
+    dead_lettering_on_message_expiration: bool = False
+    forward_to: str | None = None
+    forward_dead_lettered_messages_to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TargetConfig(_EntityConfig):
     """
-    A queue; None means never for a duration.
+    What clients send to.
 
     Units: max_message_size in bytes; max_size in megabytes, including the dead-letter queue. Settings without effect
-    (partitioning, express, batched operations, metadata) are only kept so that clients can read them back.
+    (express, batched operations, metadata) are only kept so that clients can read them back.
     """
 
-    name: str
-    requires_session: bool = False
-    lock_duration: timedelta = timedelta(minutes=1)
-    max_delivery_count: int = 10
-    default_message_time_to_live: timedelta | None = None
-    dead_lettering_on_message_expiration: bool = False
     requires_duplicate_detection: bool = False
     duplicate_detection_history_time_window: timedelta = timedelta(minutes=10)
-    forward_to: str | None = None
-    forward_dead_lettered_messages_to: str | None = None
     max_message_size: int | None = None
     max_size: int = DEFAULT_MAX_SIZE
-    status: EntityStatus = EntityStatus.ACTIVE
-    auto_delete_on_idle: timedelta | None = None
     authorization_rules: tuple[SharedAccessKey, ...] = ()
-    user_metadata: str | None = None
-    enable_batched_operations: bool = True
     enable_partitioning: bool = False
     enable_express: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionConfig:
+@dataclass(frozen=True, kw_only=True)
+class QueueConfig(_SourceConfig, _TargetConfig):
+    """A queue."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubscriptionConfig(_SourceConfig):
     """A subscription of a topic."""
 
-    name: str
     rules: tuple[Rule, ...] = (DEFAULT_RULE,)
-    requires_session: bool = False
-    lock_duration: timedelta = timedelta(minutes=1)
-    max_delivery_count: int = 10
-    default_message_time_to_live: timedelta | None = None
-    dead_lettering_on_message_expiration: bool = False
     dead_lettering_on_filter_evaluation_exceptions: bool = True
-    forward_to: str | None = None
-    forward_dead_lettered_messages_to: str | None = None
-    status: EntityStatus = EntityStatus.ACTIVE
-    auto_delete_on_idle: timedelta | None = None
-    user_metadata: str | None = None
-    enable_batched_operations: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
+@dataclass(frozen=True, kw_only=True)
+class TopicConfig(_TargetConfig):
     """A topic and its subscriptions."""
 
-    name: str
     subscriptions: tuple[SubscriptionConfig, ...] = ()
-    default_message_time_to_live: timedelta | None = None
-    requires_duplicate_detection: bool = False
-    duplicate_detection_history_time_window: timedelta = timedelta(minutes=10)
-    max_message_size: int | None = None
-    max_size: int = DEFAULT_MAX_SIZE
-    status: EntityStatus = EntityStatus.ACTIVE
-    auto_delete_on_idle: timedelta | None = None
-    authorization_rules: tuple[SharedAccessKey, ...] = ()
-    user_metadata: str | None = None
-    enable_batched_operations: bool = True
-    enable_partitioning: bool = False
-    enable_express: bool = False
     support_ordering: bool = True
 
 

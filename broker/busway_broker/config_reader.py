@@ -52,35 +52,30 @@ class Reader:
         value = self._rest.pop(key, None)
         return Reader({} if value is None else value, f"{self._path}.{key}", self._problems)
 
+    def _take[Kind](self, key: str, kind: type[Kind], expected: str) -> Kind | None:
+        """Return the value at *key*, None for an absent one or one of another kind, which is a problem."""
+        value = self._rest.pop(key, None)
+        if value is None or isinstance(value, kind):
+            return value
+        self.problem(f"is {_kind(value)}", f"expected {expected}", key)
+        return None
+
     def children(self, key: str) -> "list[Reader]":
         """Return the objects of the list at *key*; an absent one is empty."""
-        value = self._rest.pop(key, None)
-        if value is None:
-            return []
-        if not isinstance(value, list):
-            self.problem(f"is {_kind(value)}", "expected a list", key)
-            return []
-        return [Reader(item, f"{self._path}.{key}[{index}]", self._problems) for index, item in enumerate(value)]
+        items = enumerate(self._take(key, list, "a list") or ())
+        return [Reader(item, f"{self._path}.{key}[{index}]", self._problems) for index, item in items]
 
     def texts(self, key: str) -> list[str]:
         """Return the texts of the list at *key*; an absent one is empty."""
-        value = self._rest.pop(key, None)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.problem(f"is {_kind(value)}", "expected a list of texts", key)
-            return []
-        return value
+        value = self._take(key, list, "a list of texts") or []
+        if all(isinstance(item, str) for item in value):
+            return value
+        self.problem(f"is {_kind(value)}", "expected a list of texts", key)
+        return []
 
     def mapping(self, key: str) -> Mapping[str, object]:
         """Return the object at *key* without reading it further."""
-        value = self._rest.pop(key, None)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.problem(f"is {_kind(value)}", "expected an object", key)
-            return {}
-        return value
+        return self._take(key, dict, "an object") or {}
 
     def name(self) -> str:
         """Return the text at Name, which is required; the name becomes part of the path."""
@@ -135,11 +130,7 @@ class Reader:
 
     def optional_text(self, key: str) -> str | None:
         """Return the text at *key*, None for an empty one, which the emulators' own files contain."""
-        value = self._rest.pop(key, None)
-        if value is None or isinstance(value, str):
-            return value or None
-        self.problem(f"is {_kind(value)}", "expected text", key)
-        return None
+        return self._take(key, str, "text") or None
 
     def text(self, key: str, default: str) -> str:
         """Return the text at *key*."""
@@ -147,13 +138,8 @@ class Reader:
 
     def flag(self, key: str, *, default: bool = False) -> bool:
         """Return the boolean at *key*."""
-        value = self._rest.pop(key, None)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.problem(f"is {_kind(value)}", "expected true or false", key)
-            return default
-        return value
+        value = self._take(key, bool, "true or false")
+        return default if value is None else value
 
     def optional_number(self, key: str, minimum: int, maximum: int) -> int | None:
         """Return the whole number at *key*; the Event Hubs emulator writes it as text."""
