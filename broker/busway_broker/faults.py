@@ -8,11 +8,12 @@ Faults on demand: which operations on which entities fail, how, and when.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Self
+from types import UnionType
+from typing import Any, Self
 
 from busway_broker import errors
 from busway_broker.errors import Refusal
@@ -269,47 +270,43 @@ class Faults:
 
 
 def _read(key: str, value: object) -> object:
-    match key, value:
-        case "effect", str():
-            return Effect(value)
-        case "operations", list():
-            return frozenset(map(Operation, value))
-        case (("entity" | "containing" | "request" | "condition" | "description"), str()):
-            return value
-        case "takes_effect", bool():
-            return value
-        case (("at" | "every" | "times" | "seed" | "probability" | "delay"), bool()):
-            raise TypeError
-        case (("at" | "every" | "times" | "seed"), int()):
-            return value
-        case "times", None:
-            return None
-        case (("probability" | "delay"), (int() | float())):
-            return float(value)
-        case _ if key not in _EXPECTED:
-            raise KeyError(key)
-    raise TypeError
+    kinds, convert, _ = _FIELDS[key]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
+        raise TypeError
+    return convert(value)
+
+
+def _as_it_is(value: object) -> object:
+    return value
 
 
 def _listed(names: frozenset[Operation] | type[StrEnum]) -> str:
     return ", ".join(sorted(names))
 
 
-_EXPECTED = {
-    "effect": f"expected one of {_listed(Effect)}",
-    "operations": f"expected a list of {_listed(Operation)}",
-    "entity": "expected text",
-    "containing": "expected text",
-    "request": "expected text",
-    "condition": "expected text",
-    "description": "expected text",
-    "takes_effect": "expected true or false",
-    "at": "expected a whole number",
-    "every": "expected a whole number",
-    "times": "expected a whole number",
-    "seed": "expected a whole number",
-    "probability": "expected a number",
-    "delay": "expected a number of seconds",
+_TEXT = (str, _as_it_is, "expected text")
+_WHOLE = (int, _as_it_is, "expected a whole number")
+_FIELDS: Mapping[str, tuple[type | UnionType, Callable[[Any], object], str]] = {
+    "effect": (str, Effect, f"expected one of {_listed(Effect)}"),
+    "operations": (
+        list,
+        lambda names: frozenset(map(Operation, names)),
+        f"expected a list of {_listed(Operation)}",
+    ),
+    "entity": _TEXT,
+    "containing": _TEXT,
+    "request": _TEXT,
+    "condition": _TEXT,
+    "description": _TEXT,
+    "takes_effect": (bool, _as_it_is, "expected true or false"),
+    "at": _WHOLE,
+    "every": _WHOLE,
+    "times": (int | None, _as_it_is, "expected a whole number"),
+    "seed": _WHOLE,
+    "probability": (int | float, float, "expected a number"),
+    "delay": (int | float, float, "expected a number of seconds"),
 }
+"""The type of each key of plain data, what makes a value of it, and what a problem says."""
+_EXPECTED = {name: expected for name, (_, _, expected) in _FIELDS.items()}
 _KNOWN = f"expected one of {', '.join(_EXPECTED)}"
 _REASONS: dict[type[Exception], str] = {KeyError: "unknown key", TypeError: "has the wrong type"}

@@ -22,26 +22,22 @@ READ_SIZE = 128 * 1024
 _CLOSE_SECONDS = 0.5
 
 
-class Peer(Protocol):
-    """An open connection as its listener sees it."""
+class Peer(asyncio.BufferedProtocol, ABC):
+    """An open connection as its listener sees it: what takes its bytes."""
 
     closed: asyncio.Future[None]
 
+    @abstractmethod
     def shut_down(self, reason: str = "the broker is shutting down") -> None:
         """Close the connection, with the reason for the client."""
-        ...
 
+    @abstractmethod
     def abort(self) -> None:
         """Break the connection, as a network would."""
-        ...
 
+    @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return the client and its links as plain data."""
-        ...
-
-
-class ByteStream(asyncio.BufferedProtocol, ABC):
-    """What takes the bytes of a connection."""
 
     @abstractmethod
     def hold(self, change: int) -> None:
@@ -51,17 +47,13 @@ class ByteStream(asyncio.BufferedProtocol, ABC):
 class Connect(Protocol):
     """Returns what takes the bytes of a new connection."""
 
-    def __call__(self, listener: "Listener", *, is_web_socket: bool = False) -> ByteStream:
+    def __call__(self, listener: "Listener", *, is_web_socket: bool = False) -> Peer:
         """Serve a connection of *listener*, which may be a WebSocket."""
         ...
 
 
 class HttpConnections(Protocol):
     """The connections that have begun with an HTTP request."""
-
-    def take(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Serve a connection from now on, which has sent *data*."""
-        ...
 
     async def close(self) -> None:
         """Close them."""

@@ -15,7 +15,7 @@ from typing import Self
 from busway_broker.config import NamespaceConfig
 from busway_broker.connection_string import EMULATOR, connection_string
 from busway_broker.core.namespace import Namespace
-from busway_broker.listener import ByteStream, Connect, Listener
+from busway_broker.listener import Connect, Listener, Peer
 from busway_broker.socket_peer import SocketPeer
 from busway_broker.storage.database import StorageError
 from busway_broker.storage.namespace_storage import NamespaceStorage, folder_name
@@ -37,7 +37,7 @@ class Alias:
         self.secondary = secondary
         self._listeners = listeners
 
-    def connect(self, listener: Listener, *, is_web_socket: bool = False) -> ByteStream:  # noqa: ARG002 - the alias's own
+    def connect(self, listener: Listener, *, is_web_socket: bool = False) -> Peer:  # noqa: ARG002 - the alias's own
         """Serve a connection as one of the namespace to which the alias leads."""
         primary = self._listeners[self.primary]
         return primary.connect(primary, is_web_socket=is_web_socket)

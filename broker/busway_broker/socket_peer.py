@@ -7,7 +7,7 @@ from typing import cast
 
 from busway_broker import errors
 from busway_broker.errors import Refusal
-from busway_broker.listener import ByteStream, Listener
+from busway_broker.listener import Listener, Peer
 from busway_broker.protocol.connection import Connection
 
 LOG = logging.getLogger(__name__)
@@ -16,7 +16,7 @@ LOG = logging.getLogger(__name__)
 _FIRST_OF_HTTP = 0x47
 
 
-class SocketPeer(ByteStream):
+class SocketPeer(Peer):
     """
     One connection: bytes between its socket and its protocol.
 

@@ -86,20 +86,13 @@ def _make(folder: Path) -> None:
     now = datetime.now(UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = _name("Busway local broker")
-    authority = (
-        _builder(authority_name, authority_name, authority_key.public_key(), authority_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(authority_key, hashes.SHA256())
-    )
+    authority = _builder(authority_name, authority_name, authority_key, authority_key, now, is_authority=True)
     alternatives = [
         *map(x509.DNSName, _NAMES),
         *(x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES),
     ]
     server = (
-        _builder(_name("localhost"), authority_name, server_key.public_key(), authority_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        _builder(_name("localhost"), authority_name, server_key, authority_key, now, is_authority=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .sign(authority_key, hashes.SHA256())
@@ -108,7 +101,11 @@ def _make(folder: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     _write(folder / SERVER_FILE, server.public_bytes(serialization.Encoding.PEM) + private, 0o600)
-    _write(folder / AUTHORITY_FILE, authority.public_bytes(serialization.Encoding.PEM), 0o644)
+    _write(
+        folder / AUTHORITY_FILE,
+        authority.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+        0o644,
+    )
 
 
 def _name(common_name: str) -> x509.Name:
@@ -118,34 +115,36 @@ def _name(common_name: str) -> x509.Name:
 def _builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    issuer_key: ec.EllipticCurvePublicKey,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
     now: datetime,
+    *,
+    is_authority: bool,
 ) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + _VALID)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
         encipher_only=False,
         decipher_only=False,
+    )
+    own, signing = key.public_key(), issuer_key.public_key()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(own)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + _VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(own), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing), critical=False)
+        .add_extension(x509.BasicConstraints(is_authority, 0 if is_authority else None), critical=True)
+        .add_extension(usage, critical=True)
     )
 
 

@@ -79,7 +79,9 @@ def answer(method: str, path: str, call: Call) -> tuple[int, Plain]:
         if methods:
             return HTTPStatus.METHOD_NOT_ALLOWED, {"error": f"{method} /{PREFIX}/{path}: expected {methods}"}
         raise Refusal(errors.NOT_FOUND, f"{method} /{PREFIX}/{path}: unknown request")
-    return HTTPStatus.CREATED if method == "POST" and path not in _ACTIONS else HTTPStatus.OK, carry_out(call)
+    data = carry_out(call)
+    status = HTTPStatus.CREATED if method == "POST" and path not in _ACTIONS else HTTPStatus.OK
+    return status, {} if data is None else data
 
 
 def _counts(call: Call) -> Plain:
@@ -92,13 +94,12 @@ def _messages(call: Call) -> Plain:
     return messages(call.namespace, path, limit, start=start, has_body=query.get("body") == "true")
 
 
-def _send(call: Call) -> Plain:
+def _send(call: Call) -> None:
     content = read_content(encode_message(call.object("a message")))
     path = call.query.get("path", "")
     if call.namespace.config.on_demand is OnDemand.QUEUES:
         create_missing(call.namespace, path, requires_session=False)
     call.namespace.target(path).publish(content)
-    return {}
 
 
 def _events(call: Call) -> Plain:
@@ -107,19 +108,14 @@ def _events(call: Call) -> Plain:
     return events(call.namespace, query.get("hub", ""), query.get("partition", "0"), limit, start=start)
 
 
-def _append(call: Call) -> Plain:
+def _append(call: Call) -> None:
     event = read_event(encode_message(call.object("an event")))
     create_hub(call.namespace, call.query.get("hub", ""))
     call.namespace.hub(call.query.get("hub", "")).partition_for(event.partition_key).append([event])
-    return {}
 
 
-def _create_hub(call: Call) -> Plain:
-    Administration(call.namespace).create_hub(_hub_config(call.object("a hub")))
-    return {}
-
-
-def _hub_config(body: dict[str, Any]) -> HubConfig:
+def _create_hub(call: Call) -> None:
+    body = call.object("a hub")
     expected = {"name": str, "partition_count": int, "consumer_groups": list, "retention_hours": int}
     for name, value in body.items():
         if not isinstance(value, expected.get(name, ())) or isinstance(value, bool):
@@ -133,17 +129,13 @@ def _hub_config(body: dict[str, Any]) -> HubConfig:
     groups = body.get("consumer_groups", [])
     if not all(isinstance(group, str) for group in groups):
         raise Refusal(errors.ARGUMENT_ERROR, "consumer_groups: expected a list of names")
-    return replace(
+    config = replace(
         default,
         partition_count=partition_count,
         consumer_groups=tuple(groups),
         message_retention=default.message_retention if retention is None else timedelta(hours=retention),
     )
-
-
-def _delete_hub(call: Call) -> Plain:
-    Administration(call.namespace).delete_hub(call.query.get("hub", ""))
-    return {}
+    Administration(call.namespace).create_hub(config)
 
 
 def _clock(call: Call) -> Plain:
@@ -166,19 +158,9 @@ def _advance(call: Call) -> Plain:
     return _clock(call)
 
 
-def _reset(call: Call) -> Plain:
-    call.server.reset()
-    return {}
-
-
 def _add_fault(call: Call) -> Plain:
     call.namespace.faults.add(Fault.read(call.object("a fault")))
     return call.namespace.faults.plain()
-
-
-def _upgrade(call: Call) -> Plain:
-    call.server.upgrade(call.namespace.name)
-    return {}
 
 
 def _clear_faults(call: Call) -> Plain:
@@ -192,7 +174,7 @@ def _fail_over(call: Call) -> Plain:
     return {"region": call.server.fail_over(call.namespace.name)} if alias is None else {"alias": alias}
 
 
-_CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
+_CALLS: Mapping[tuple[str, str], Callable[[Call], Plain | None]] = {
     ("GET", ""): lambda call: describe(call.namespace),
     ("GET", "counts"): _counts,
     ("GET", "messages"): _messages,
@@ -200,10 +182,10 @@ _CALLS: Mapping[tuple[str, str], Callable[[Call], Plain]] = {
     ("GET", "events"): _events,
     ("POST", "events"): _append,
     ("POST", "hubs"): _create_hub,
-    ("DELETE", "hubs"): _delete_hub,
+    ("DELETE", "hubs"): lambda call: Administration(call.namespace).delete_hub(call.query.get("hub", "")),
     ("GET", "connections"): lambda call: call.server.connections(call.namespace.name),
-    ("POST", "reset"): _reset,
-    ("POST", "upgrade"): _upgrade,
+    ("POST", "reset"): lambda call: call.server.reset(),
+    ("POST", "upgrade"): lambda call: call.server.upgrade(call.namespace.name),
     ("POST", "failover"): _fail_over,
     ("GET", "clock"): _clock,
     ("POST", "clock"): _advance,
