@@ -125,8 +125,7 @@ def _parsed(path: Path, problems: list[Problem]) -> object:
 
 def _read_document(document: Reader) -> list[NamespaceConfig]:
     user = document.child("UserConfig")
-    namespaces = [_read_namespace(child) for child in user.children("Namespaces")]
-    namespaces += [_read_hub_namespace(child) for child in user.children("NamespaceConfig")]
+    namespaces = [*user.each("Namespaces", _read_namespace), *user.each("NamespaceConfig", _read_hub_namespace)]
     for logging in ("Logging", "LoggingConfig"):
         if user.has(logging):
             user.child(logging).text("Type", "File")
@@ -140,8 +139,8 @@ def _read_document(document: Reader) -> list[NamespaceConfig]:
 def _read_namespace(reader: Reader) -> NamespaceConfig:
     config = NamespaceConfig(
         name=reader.name(),
-        queues=tuple(_read_queue(child) for child in reader.children("Queues")),
-        topics=tuple(_read_topic(child) for child in reader.children("Topics")),
+        queues=reader.each("Queues", _read_queue),
+        topics=reader.each("Topics", _read_topic),
         max_message_size=1024 * reader.number("MaxMessageSizeInKilobytes", 256, 1, 102_400),
         released_go_last=reader.flag("ReleasedMessagesGoLast"),
         lock_group_size=reader.number("LockGroupSize", 1, 1, 10_000),
@@ -153,7 +152,6 @@ def _read_namespace(reader: Reader) -> NamespaceConfig:
     )
     reader.unique([*(queue.name for queue in config.queues), *(topic.name for topic in config.topics)])
     reader.ignore("Properties")  # of Microsoft's own service, such as MaxAllowedConnections
-    reader.finish()
     return config
 
 
@@ -187,7 +185,7 @@ def _read_links(reader: Reader) -> LinkLimits:
 
 
 def _read_keys(reader: Reader) -> tuple[SharedAccessKey, ...]:
-    keys = tuple(_read_key(child) for child in reader.children("SharedAccessKeys"))
+    keys = reader.each("SharedAccessKeys", _read_key)
     reader.unique([key.name for key in keys], "keys")
     return keys
 
@@ -202,33 +200,27 @@ def _read_key(reader: Reader) -> SharedAccessKey:
         if each not in Right:
             reader.problem(f"names {each!r}", f"expected {', '.join(Right)}", "Rights")
     rights = frozenset(Right(name) for name in names if name in Right)
-    reader.finish()
     return SharedAccessKey(name=name, key=key or "?", rights=rights or frozenset(Right))
 
 
 def _read_queue(reader: Reader) -> QueueConfig:
-    name = reader.entity_name()
-    config = QueueConfig(name=name, **_read_properties(reader, QUEUE_FIELDS))
-    reader.finish()
-    return config
+    return QueueConfig(name=reader.entity_name(), **_read_properties(reader, QUEUE_FIELDS))
 
 
 def _read_topic(reader: Reader) -> TopicConfig:
     name = reader.entity_name()
-    subscriptions = tuple(_read_subscription(child) for child in reader.children("Subscriptions"))
+    subscriptions = reader.each("Subscriptions", _read_subscription)
     config = TopicConfig(name=name, subscriptions=subscriptions, **_read_properties(reader, TOPIC_FIELDS))
     reader.unique([subscription.name for subscription in subscriptions], "subscriptions")
-    reader.finish()
     return config
 
 
 def _read_subscription(reader: Reader) -> SubscriptionConfig:
     name = reader.child_name("subscription")
     # Without rules, a subscription has the default rule, which selects every message.
-    rules = tuple(read_rule(child) for child in reader.children("Rules")) or (DEFAULT_RULE,)
+    rules = reader.each("Rules", read_rule) or (DEFAULT_RULE,)
     config = SubscriptionConfig(name=name, rules=rules, **_read_properties(reader, SUBSCRIPTION_FIELDS))
     reader.unique([rule.name for rule in rules], "rules")
-    reader.finish()
     return config
 
 
@@ -255,33 +247,21 @@ def _read_hub_namespace(reader: Reader) -> NamespaceConfig:
         reader.problem(f"Type is {kind}", "expected EventHub")
     config = NamespaceConfig(
         name=reader.name(),
-        hubs=tuple(_read_hub(child) for child in reader.children("Entities")),
+        hubs=reader.each("Entities", _read_hub),
         geo_replicated=reader.flag("GeoReplication"),
         **_read_access(reader),
     )
     reader.unique([hub.name for hub in config.hubs])
-    reader.finish()
     return config
 
 
 def _read_hub(reader: Reader) -> HubConfig:
-    groups = []
-    name = reader.entity_name()
-    for group in reader.children("ConsumerGroups"):
-        groups.append(group.name())
-        group.finish()
-    config = HubConfig(
-        name=name,
+    kilobytes = reader.optional_number("RetentionSizeInKilobytes", 1, 1024 * 1024)
+    return HubConfig(
+        name=reader.entity_name(),
         partition_count=reader.number("PartitionCount", 1, 1, MAX_PARTITIONS),
-        consumer_groups=tuple(groups),
+        consumer_groups=reader.each("ConsumerGroups", Reader.name),
         message_retention=reader.duration("MessageRetention", "P1D"),
-        retention_size=_kilobytes(reader, "RetentionSizeInKilobytes", 1024 * 1024),
+        retention_size=None if kilobytes is None else 1024 * kilobytes,
         **reader.settings((STATUS,)),
     )
-    reader.finish()
-    return config
-
-
-def _kilobytes(reader: Reader, key: str = "MaxMessageSizeInKilobytes", maximum: int = 102_400) -> int | None:
-    kilobytes = reader.optional_number(key, 1, maximum)
-    return None if kilobytes is None else 1024 * kilobytes

@@ -1,6 +1,6 @@
 """Reads a JSON object key by key and collects its problems, each with its path."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -64,6 +64,14 @@ class Reader:
         """Return the objects of the list at *key*; an absent one is empty."""
         items = enumerate(self._take(key, list, "a list") or ())
         return [Reader(item, f"{self._path}.{key}[{index}]", self._problems) for index, item in items]
+
+    def each[Item](self, key: str, read: Callable[["Reader"], Item]) -> tuple[Item, ...]:
+        """Return what *read* makes of the objects of the list at *key*, and note the keys that it leaves."""
+        items = []
+        for child in self.children(key):
+            items.append(read(child))
+            child.finish()
+        return tuple(items)
 
     def texts(self, key: str) -> list[str]:
         """Return the texts of the list at *key*; an absent one is empty."""

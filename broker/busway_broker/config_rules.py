@@ -15,7 +15,6 @@ def read_rule(reader: Reader) -> Rule:
     """Return the rule that an object describes, and note its problems."""
     name = reader.child_name("rule")
     if not reader.has("Properties"):
-        reader.finish()
         return Rule(name, DEFAULT_RULE.filter)
     properties = reader.child("Properties")
     selects = _read_filter(properties)
@@ -29,7 +28,6 @@ def read_rule(reader: Reader) -> Rule:
             statement.problem(str(error))
         statement.finish()
     properties.finish()
-    reader.finish()
     return Rule(name, selects, action)
 
 

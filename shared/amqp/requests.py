@@ -14,11 +14,12 @@ from shared.amqp.client import ClientSession
 from shared.amqp.codec import decode, encode, pairs_of
 from shared.amqp.dispositions import Disposition
 from shared.amqp.errors import AmqpError
-from shared.amqp.fields import NULL, compose_list, fields_of, text_field
+from shared.amqp.fields import NULL, compose_list, text_field
+from shared.amqp.fields import fields_of as fields_of_list
 from shared.amqp.links import Receiver, Sender
 from shared.amqp.performatives import Attach
-from shared.amqp.scan import list_fields, text
-from shared.amqp.sections import VALUE, body_parts, descriptor, split
+from shared.amqp.scan import text
+from shared.amqp.sections import VALUE, body_parts, descriptor, fields_of, split
 from shared.amqp.values import Value, described, list_, map_, string, ulong
 
 _SOURCE, _TARGET = 0x28, 0x29
@@ -127,7 +128,7 @@ class _Asking(Sender):
     def on_disposition(self, found: Disposition) -> None:
         identity = self._unanswered.pop(found.first, None) if found.role else None
         if identity is not None and found.state is not None:
-            code, fields = fields_of(found.state, "delivery state")
+            code, fields = fields_of_list(found.state, "delivery state")
             if code != performatives.ACCEPTED:
                 error = performatives.read_error(fields.value(0)) if code == performatives.REJECTED else None
                 self.requests.answer(identity, error or AmqpError("", "the request was not accepted"))
@@ -156,20 +157,22 @@ class _Answers(Receiver):
         self.requests.end(failure)
 
 
+def parts_of(message: bytes) -> tuple[list[bytes], Value | None, Value | None]:
+    """Return the encoded properties, the application properties, and the value in the body of a message."""
+    sections = split(message)
+    applied = sections.application_properties
+    properties = decode(applied, descriptor(applied, 0)[1])[0] if applied else None
+    parts = body_parts(sections.body)
+    return [*fields_of(sections.properties)], properties, parts[0][1] if parts and parts[0][0] == VALUE else None
+
+
 def _read(message: bytes) -> tuple[str, Answer]:
     """Return the id of the request that a message answers, and the answer."""
-    sections = split(message)
-    section = sections.properties
-    fields = list_fields(section, descriptor(section, 0)[1], len(section)) if section else []
+    fields, properties, content = parts_of(message)
     identity = text(fields[_CORRELATION_ID]) if len(fields) > _CORRELATION_ID else None
-    found: dict[object, object] = {}
-    if sections.application_properties:
-        value, _ = decode(sections.application_properties, descriptor(sections.application_properties, 0)[1])
-        found = {key.payload: item.payload for key, item in pairs_of(value)}
+    found = {} if properties is None else {key.payload: item.payload for key, item in pairs_of(properties)}
     status, description, condition = (
         next((found[name] for name in names if name in found), None) for names in (_STATUS, _DESCRIPTION, _CONDITION)
     )
-    parts = body_parts(sections.body)
-    content = parts[0][1] if parts and parts[0][0] == VALUE else None
     code = status if isinstance(status, int) else 0
     return identity or "", Answer(code, str(condition or ""), str(description or ""), content)

@@ -12,7 +12,7 @@ from shared.amqp import performatives
 from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED
 from shared.amqp.fields import Fields, fields_of
 from shared.amqp.performatives import Attach, Transfer
-from shared.amqp.sections import VALUE, body_parts, split
+from shared.amqp.requests import parts_of
 from shared.amqp.values import Malformed
 
 ADDRESS = "$coordinator"
@@ -62,8 +62,7 @@ class CoordinatorLink(IncomingLink):
 def _read(message: bytes) -> tuple[int, Fields]:
     """Return the descriptor and the fields of a request; a Refusal if it is no request."""
     try:
-        parts = body_parts(split(message).body)
+        _, _, content = parts_of(message)
     except Malformed as malformed:
         raise Refusal(DECODE_ERROR, malformed.description) from malformed
-    content = parts[0][1] if parts and parts[0][0] == VALUE else None
     return fields_of(content, "request to the coordinator")

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from busway_broker import errors
 from busway_broker.core.transaction import Transaction
-from shared.amqp.codec import decode, encode, pairs_of
+from shared.amqp.codec import encode, pairs_of
 from shared.amqp.errors import NOT_IMPLEMENTED, UNAUTHORIZED_ACCESS, AmqpError
 from shared.amqp.fields import compose_list
-from shared.amqp.scan import list_fields, text
-from shared.amqp.sections import VALUE, body_parts, descriptor, split
+from shared.amqp.requests import parts_of
+from shared.amqp.scan import text
 from shared.amqp.values import Value, map_, string, symbol
 
 _MESSAGE_ID, _REPLY_TO = 0, 4
@@ -99,20 +99,11 @@ def refused(refusal: AmqpError, statuses: Mapping[str, int] = _STATUS, other: in
 
 def read_request(message: bytes) -> Request:
     """Return the request in an encoded message, or Malformed."""
-    sections = split(message)
-    section = sections.properties
-    fields = list_fields(section, descriptor(section, 0)[1], len(section)) if section else []
+    fields, properties, content = parts_of(message)
     fields += [_NULL] * (_REPLY_TO + 1 - len(fields))
-    properties: dict[str, Value] = {}
-    if sections.application_properties:
-        value, _ = decode(sections.application_properties, descriptor(sections.application_properties, 0)[1])
-        properties = by_text(value)
-    body: dict[str, Value] = {}
-    parts = body_parts(sections.body)
-    content = parts[0][1] if parts and parts[0][0] == VALUE else None
-    if content is not None and content.kind == "map":
-        body = by_text(content)
-    return Request(fields[_MESSAGE_ID], text(fields[_REPLY_TO]), properties, body, content)
+    body = by_text(content) if content is not None and content.kind == "map" else {}
+    named = {} if properties is None else by_text(properties)
+    return Request(fields[_MESSAGE_ID], text(fields[_REPLY_TO]), named, body, content)
 
 
 def by_text(value: Value) -> dict[str, Value]:
