@@ -2,14 +2,9 @@
 
 import http.client
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
-from busway_broker.thread import RunningBroker
 
 WEST = NamespaceConfig(
     name="west",
@@ -40,29 +35,3 @@ class AdminRequests:
         text = None if body is None else json.dumps(body)
         status, answer = self.text(method, f"/$busway/{path}", text, **{"Content-Type": "application/json"}, **headers)
         return status, json.loads(answer)
-
-
-@pytest.fixture(scope="module")
-def running(request: pytest.FixtureRequest) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    """Return a broker of the namespaces of the module, and its administration."""
-    with RunningBroker(request.module.NAMESPACES) as broker, RunningAdmin(broker) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    """Return the broker with its configured entities, empty."""
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def admin(running: tuple[RunningBroker, RunningAdmin], broker: RunningBroker) -> RunningAdmin:  # noqa: ARG001 - reset comes first
-    """Return the administration."""
-    return running[1]
-
-
-@pytest.fixture
-def requests(admin: RunningAdmin) -> AdminRequests:
-    """Return a client of the namespace west."""
-    return AdminRequests(admin.address("west"))

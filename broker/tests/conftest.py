@@ -1,4 +1,9 @@
-"""A broker for the tests that use it with the SDKs. It starts once; each test uses entities of its own."""
+"""
+Brokers for the tests.
+
+1. A module without NAMESPACES shares one broker with all others like it; each test uses entities of its own.
+2. A module with NAMESPACES has a broker of its own, which each test finds empty and without faults.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -7,7 +12,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusReceivedMessage
 
+from broker.tests.admin_requests import AdminRequests
 from broker.tests.sdk_calls import Bus
+from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.thread import RunningBroker
 from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
@@ -78,9 +85,41 @@ def _impatient_clients() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[RunningBroker]:
+def shared_broker() -> Iterator[RunningBroker]:
     with RunningBroker(namespaces()) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def running_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
+    if hasattr(request.module, "NAMESPACES"):
+        with RunningBroker(request.module.NAMESPACES) as running:
+            yield running
+    else:
+        yield request.getfixturevalue("shared_broker")
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, running_broker: RunningBroker) -> RunningBroker:
+    if hasattr(request.module, "NAMESPACES"):
+        running_broker.reset()
+    return running_broker
+
+
+@pytest.fixture(scope="module")
+def running_admin(running_broker: RunningBroker) -> Iterator[RunningAdmin]:
+    with RunningAdmin(running_broker) as admin:
+        yield admin
+
+
+@pytest.fixture
+def admin(running_admin: RunningAdmin, broker: RunningBroker) -> RunningAdmin:  # noqa: ARG001 - reset comes first
+    return running_admin
+
+
+@pytest.fixture
+def requests(admin: RunningAdmin) -> AdminRequests:
+    return AdminRequests(admin.address("west"))
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from broker.tests import admin_requests
 from broker.tests.javascript_client import run_script
 from broker.tests.sdk_calls import Bus
 from busway_broker.admin.thread import RunningAdmin
@@ -39,13 +38,13 @@ CONFIG = NamespaceConfig(
     queues=(QueueConfig(name="configured"),),
     topics=(TopicConfig(name="events", subscriptions=(SubscriptionConfig(name="all"),)),),
 )
-broker, admin = admin_requests.broker, admin_requests.admin
+NAMESPACES = [CONFIG]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    with RunningBroker([CONFIG]) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
-        yield broker, admin
+def running_admin(running_broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAdmin]:
+    with RunningAdmin(running_broker, tmp_path_factory.mktemp("tls")) as admin:
+        yield admin
 
 
 @pytest.fixture

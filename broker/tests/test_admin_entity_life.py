@@ -33,20 +33,10 @@ CONFIG = NamespaceConfig(
 )
 
 
+NAMESPACES = [CONFIG]
+
 type Administer = Callable[[Callable[[Administration], object]], object]
 type Update = Callable[[QueueConfig], None]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningBroker]:
-    with RunningBroker([CONFIG]) as broker:
-        yield broker
-
-
-@pytest.fixture
-def broker(running: RunningBroker) -> RunningBroker:
-    running.reset()
-    return running
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from broker.tests import admin_requests
-from broker.tests.admin_requests import AdminRequests
+from broker.tests.admin_requests import WEST, AdminRequests
 from busway_broker.admin.certificate import AUTHORITY_FILE
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.admin.xml import MAX_DEPTH, MAX_ELEMENTS, BadXml, read_xml, text_tag
@@ -29,9 +28,7 @@ from busway_broker.config import (
 from busway_broker.thread import RunningBroker
 
 ROOT = Path(__file__).parents[2]
-NAMESPACES = (admin_requests.WEST,)
-running, broker = admin_requests.running, admin_requests.broker
-admin, requests = admin_requests.admin, admin_requests.requests
+NAMESPACES = (WEST,)
 ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
 CONNECT = 'xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"'
 
@@ -144,8 +141,8 @@ def test_health_needs_no_key_and_hides_no_queue(requests: AdminRequests) -> None
             urlopen(f"{admin.address('keyed')}/$busway", timeout=60)  # noqa: S310 - likewise
 
 
-def test_half_a_request_holds_up_nobody(running: tuple[RunningBroker, RunningAdmin], requests: AdminRequests) -> None:
-    port = int(running[1].address("west").rpartition(":")[2])
+def test_half_a_request_holds_up_nobody(admin: RunningAdmin, requests: AdminRequests) -> None:
+    port = int(admin.address("west").rpartition(":")[2])
     peers = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(50)]
     for peer in peers:
         peer.sendall(b"PUT /new HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n<entry")

@@ -10,8 +10,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import ServiceBusServerBusyError
 
-from broker.tests import admin_requests
-from broker.tests.admin_requests import AdminRequests
+from broker.tests.admin_requests import WEST, AdminRequests
 from broker.tests.sdk_calls import Bus
 from busway_broker.admin.messages import MAX_BODY
 from busway_broker.core.content import read_content
@@ -20,9 +19,7 @@ from cli.property_types import date_time_offset, decimal, time_span, uri
 from shared.amqp.values import char, double, timestamp, uuid
 from tests.messages import delivered
 
-NAMESPACES = (admin_requests.WEST,)
-running, broker = admin_requests.running, admin_requests.broker
-admin, requests = admin_requests.admin, admin_requests.requests
+NAMESPACES = (WEST,)
 
 
 def test_a_message_is_sent_and_peeked(bus: Bus, requests: AdminRequests) -> None:

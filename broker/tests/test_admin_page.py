@@ -6,7 +6,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from broker.tests import admin_requests
 from broker.tests.admin_requests import AdminRequests
 from busway_broker.admin.thread import RunningAdmin
 from busway_broker.config import (
@@ -29,7 +28,6 @@ OPEN = NamespaceConfig(
 )
 KEYED = NamespaceConfig(name="keyed", queues=(QueueConfig(name="orders"),), shared_access_keys=(KEY,))
 NAMESPACES = (OPEN, KEYED)
-running, broker, admin = admin_requests.running, admin_requests.broker, admin_requests.admin
 HOSTILE = "</td><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">"
 
 

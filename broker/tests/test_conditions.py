@@ -1,11 +1,10 @@
 """Every condition that the broker can give, and the exception that azure-servicebus makes of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, exceptions
 
-from broker.tests import broker_of_a_module
 from busway_broker import errors
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.faults import Effect, Fault, Operation
@@ -21,11 +20,7 @@ from shared.amqp.errors import (
     WINDOW_VIOLATION,
 )
 
-# The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
-broker = broker_of_a_module.broker
-broker_clock = broker_of_a_module.broker_clock
-running_broker = broker_of_a_module.running_broker
-
+NAMESPACES = [NamespaceConfig(name="west", queues=(QueueConfig(name="q"),))]
 EXCEPTIONS = {
     errors.ARGUMENT_ERROR: exceptions.ServiceBusError,
     errors.ARGUMENT_OUT_OF_RANGE: exceptions.ServiceBusError,
@@ -65,17 +60,6 @@ OTHERS = {
     WINDOW_VIOLATION,
     errors.DEAD_LETTER,
 }
-
-
-@pytest.fixture(scope="module")
-def broker_namespaces() -> list[NamespaceConfig]:
-    return [NamespaceConfig(name="west", queues=(QueueConfig(name="q"),))]
-
-
-@pytest.fixture
-def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
-    with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
-        yield client
 
 
 def test_the_table_is_complete() -> None:

@@ -21,36 +21,23 @@ from azure.servicebus import (
 )
 from azure.servicebus.aio import ServiceBusClient as AsyncServiceBusClient
 
-from broker.tests import broker_of_a_module
 from busway_broker import errors
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig
 from busway_broker.core.backlog import Counts
 from busway_broker.faults import Effect, Fault, Operation
 from busway_broker.thread import NamespaceFaults, RunningBroker
 
-# The fixture of this folder keeps its broker for all tests; here each one needs a broker without the others' faults.
-broker = broker_of_a_module.broker
-broker_clock = broker_of_a_module.broker_clock
-running_broker = broker_of_a_module.running_broker
-
 QUEUE = "orders"
-
-
-@pytest.fixture(scope="module")
-def broker_namespaces() -> list[NamespaceConfig]:
-    queues = (
-        QueueConfig(name=QUEUE, lock_duration=dt.timedelta(seconds=30)),
-        QueueConfig(name="by-session", requires_session=True),
-    )
-    return [NamespaceConfig(name="west", queues=queues), NamespaceConfig(name="hubs", hubs=(HubConfig(name="events"),))]
-
-
-@pytest.fixture
-def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
-    # Unanswered requests time out after one second and are not retried.
-    string = broker.connection_string("west")
-    with ServiceBusClient.from_connection_string(string, retry_total=0) as client:
-        yield client
+NAMESPACES = [
+    NamespaceConfig(
+        name="west",
+        queues=(
+            QueueConfig(name=QUEUE, lock_duration=dt.timedelta(seconds=30)),
+            QueueConfig(name="by-session", requires_session=True),
+        ),
+    ),
+    NamespaceConfig(name="hubs", hubs=(HubConfig(name="events"),)),
+]
 
 
 @pytest.fixture

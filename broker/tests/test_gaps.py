@@ -24,12 +24,7 @@ from shared.amqp.values import NULL, TRUE, Value, described, list_, string, symb
 SOURCE, TARGET = 0x28, 0x29
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker(
-        [NamespaceConfig(name="n", queues=(QueueConfig(name="q"),), hubs=(HubConfig(name="h"),))]
-    ) as running:
-        yield running
+NAMESPACES = [NamespaceConfig(name="n", queues=(QueueConfig(name="q"),), hubs=(HubConfig(name="h"),))]
 
 
 @pytest.fixture

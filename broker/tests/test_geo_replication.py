@@ -2,7 +2,6 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,11 +21,10 @@ from busway_broker.thread import RunningBroker
 INVALID_OFFSET = "com.microsoft:georeplication:invalid-offset"
 
 
-@pytest.fixture
-def broker() -> Iterator[RunningBroker]:
-    replicated = NamespaceConfig(name="geo", hubs=(HubConfig(name="h"),), geo_replicated=True)
-    with RunningBroker([replicated, NamespaceConfig(name="plain", hubs=(HubConfig(name="h"),))]) as running:
-        yield running
+NAMESPACES = [
+    NamespaceConfig(name="geo", hubs=(HubConfig(name="h"),), geo_replicated=True),
+    NamespaceConfig(name="plain", hubs=(HubConfig(name="h"),)),
+]
 
 
 def send(broker: RunningBroker, namespace: str, *bodies: str) -> None:

@@ -33,11 +33,7 @@ PREAMBLE = CLIENT.preamble()
 QUEUE, OTHER, LARGE = "q", "other", "large"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    queues = tuple(QueueConfig(name=name) for name in (QUEUE, OTHER, LARGE))
-    with RunningBroker([NamespaceConfig(name="n", queues=queues)]) as running:
-        yield running
+NAMESPACES = [NamespaceConfig(name="n", queues=tuple(QueueConfig(name=name) for name in (QUEUE, OTHER, LARGE)))]
 
 
 @pytest.fixture(autouse=True)

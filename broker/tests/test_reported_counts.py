@@ -45,12 +45,6 @@ def administration(broker: RunningBroker, tmp_path: Path) -> Iterator[ServiceBus
         yield client
 
 
-@pytest.fixture
-def client(broker: RunningBroker) -> Iterator[ServiceBusClient]:
-    with ServiceBusClient.from_connection_string(broker.connection_string("west"), retry_total=0) as client:
-        yield client
-
-
 def test_counts_are_as_they_were_two_seconds_ago(
     broker: RunningBroker, client: ServiceBusClient, administration: ServiceBusAdministrationClient
 ) -> None:
