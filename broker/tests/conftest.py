@@ -2,7 +2,8 @@
 Brokers for the tests.
 
 1. A module without NAMESPACES shares one broker with all others like it; each test uses entities of its own.
-2. A module with NAMESPACES has a broker of its own, which each test finds empty and without faults.
+2. A module with NAMESPACES, and perhaps a CLOCK, has a broker of its own, which each test finds empty and without
+   faults.
 """
 
 from collections.abc import Callable, Iterator
@@ -93,7 +94,7 @@ def shared_broker() -> Iterator[RunningBroker]:
 @pytest.fixture(scope="module")
 def running_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
     if hasattr(request.module, "NAMESPACES"):
-        with RunningBroker(request.module.NAMESPACES) as running:
+        with RunningBroker(request.module.NAMESPACES, getattr(request.module, "CLOCK", None)) as running:
             yield running
     else:
         yield request.getfixturevalue("shared_broker")

@@ -44,22 +44,14 @@ CONFIG = NamespaceConfig(
 )
 
 
+# Tokens expire by the machine's clock, not by the broker's.
+NAMESPACES, CLOCK = [CONFIG], ManualClock(dt.datetime(2099, 1, 1, tzinfo=dt.UTC))
+
+
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningBroker, RunningAdmin]]:
-    # Tokens expire by the machine's clock, not by the broker's.
-    clock = ManualClock(dt.datetime(2099, 1, 1, tzinfo=dt.UTC))
-    with RunningBroker([CONFIG], clock) as broker, RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
-        yield broker, admin
-
-
-@pytest.fixture
-def broker(running: tuple[RunningBroker, RunningAdmin]) -> RunningBroker:
-    return running[0]
-
-
-@pytest.fixture
-def admin(running: tuple[RunningBroker, RunningAdmin]) -> RunningAdmin:
-    return running[1]
+def running_admin(running_broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAdmin]:
+    with RunningAdmin(running_broker, tmp_path_factory.mktemp("tls")) as admin:
+        yield admin
 
 
 def connection_string(broker: RunningBroker, name: str, key: str, extra: str = "") -> str:
@@ -213,8 +205,8 @@ def test_the_administration_requires_manage(admin: RunningAdmin) -> None:
 
 
 @pytest.mark.parametrize("path", ["$busway", "$busway/counts", "orders"])
-def test_nothing_is_shown_without_a_token(running: tuple[RunningBroker, RunningAdmin], path: str) -> None:
-    with RunningAdmin(running[0]) as plain, pytest.raises(urllib.error.HTTPError) as caught:
+def test_nothing_is_shown_without_a_token(broker: RunningBroker, path: str) -> None:
+    with RunningAdmin(broker) as plain, pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{plain.address('west')}/{path}", timeout=5)  # noqa: S310 - it is http
     assert caught.value.code == 401
     assert b"MissingToken" in caught.value.read()
@@ -245,7 +237,7 @@ def forwarding(to: str, element: str = "ForwardTo") -> bytes:
     ],
 )
 def test_who_lets_an_entity_forward_needs_the_right_to_send_to_the_other_one(
-    running: tuple[RunningBroker, RunningAdmin],
+    broker: RunningBroker,
     key: SharedAccessKey,
     supplement: Callable[[], str] | None,
     status: int,
@@ -254,7 +246,7 @@ def test_who_lets_an_entity_forward_needs_the_right_to_send_to_the_other_one(
     headers = {"Authorization": signature("sb://localhost/guarded", key), "If-Match": "*"}
     header = f"ServiceBus{'' if element == 'ForwardTo' else 'Dlq'}SupplementaryAuthorization"
     headers |= {header: supplement()} if supplement else {}
-    with RunningAdmin(running[0]) as plain:
+    with RunningAdmin(broker) as plain:
         assert put(plain, forwarding("sb://localhost/orders", element), headers) == status
         headers = {"Authorization": signature("sb://localhost/guarded", OWNER), "If-Match": "*"}
         assert put(plain, forwarding("", element), headers) == 200
@@ -279,10 +271,8 @@ def put(admin: RunningAdmin, body: bytes, headers: dict[str, str]) -> int:
         "Bearer \xff",
     ],
 )
-def test_a_malformed_token_is_refused_by_the_administration(
-    running: tuple[RunningBroker, RunningAdmin], token: str
-) -> None:
-    with RunningAdmin(running[0]) as plain:
+def test_a_malformed_token_is_refused_by_the_administration(broker: RunningBroker, token: str) -> None:
+    with RunningAdmin(broker) as plain:
         assert put(plain, forwarding(""), {"Authorization": token}) == 401
 
 

@@ -54,10 +54,7 @@ CONFIG = NamespaceConfig(
 LOCK_TOKEN = b"x-opt-lock-token"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    with RunningBroker([CONFIG], ManualClock(dt.datetime.now(dt.UTC))) as broker:
-        yield broker
+NAMESPACES, CLOCK = [CONFIG], ManualClock(dt.datetime.now(dt.UTC))
 
 
 @pytest.fixture
@@ -282,8 +279,8 @@ def test_an_empty_array_is_no_decode_error(client: ServiceBusClient) -> None:
 
 
 @pytest.fixture(scope="module")
-def admin(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAdmin]:
-    with RunningAdmin(broker, tmp_path_factory.mktemp("tls")) as admin:
+def running_admin(running_broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAdmin]:
+    with RunningAdmin(running_broker, tmp_path_factory.mktemp("tls")) as admin:
         yield admin
 
 
