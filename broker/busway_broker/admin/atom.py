@@ -16,7 +16,7 @@ from http import HTTPStatus
 
 from busway_broker import errors
 from busway_broker.admin import descriptions, rules
-from busway_broker.admin.feed import Entry, Page, write_entry, write_error, write_feed
+from busway_broker.admin.feed import Entry, write_entry, write_error, write_feed
 from busway_broker.admin.xml import BadXml, Element, read_xml
 from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.administration import Administration
@@ -248,10 +248,10 @@ class Atom:
         return AtomResponse(status, write_entry(entry, request.base, self._namespace.name))
 
     def _feed(self, request: AtomRequest, entries: list[Entry], most: int = MAX_PAGE) -> AtomResponse:
-        page = Page(_number(request, "$skip", 0), max(1, min(_number(request, "$top", most), most)))
+        skip, top = _number(request, "$skip", 0), max(1, min(_number(request, "$top", most), most))
         namespace = self._namespace
         now = milliseconds(namespace.clock)
-        document = write_feed(request.path, entries, page, base=request.base, author=namespace.name, now=now)
+        document = write_feed(request.path, entries, skip, top, base=request.base, author=namespace.name, now=now)
         return AtomResponse(HTTPStatus.OK, document)
 
 

@@ -11,14 +11,6 @@ _API_VERSION = "2021-05"
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """A part of a list: how many items to skip, and how many to return."""
-
-    skip: int
-    top: int
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """
     One thing in an ATOM document.
@@ -54,12 +46,11 @@ def write_entry(entry: Entry, base: str, author: str, attributes: str = _ATOM) -
     )
 
 
-def write_feed(title: str, entries: list[Entry], page: Page, *, base: str, author: str, now: int) -> str:
-    """Return one page of *entries*, with a link to the next if there is one."""
-    shown = entries[page.skip : page.skip + page.top]
-    self_link = _address(base, title, page)
-    following = Page(page.skip + page.top, page.top)
-    next_link = _address(base, title, following) if following.skip < len(entries) else None
+def write_feed(title: str, entries: list[Entry], skip: int, top: int, *, base: str, author: str, now: int) -> str:
+    """Return *top* of the *entries* after those to *skip*, with a link to the next ones if there are any."""
+    shown, following = entries[skip : skip + top], skip + top
+    self_link = _address(base, title, skip, top)
+    next_link = _address(base, title, following, top) if following < len(entries) else None
     return tag(
         "feed",
         join(
@@ -81,6 +72,6 @@ def write_error(status: int, detail: str) -> str:
     return tag("Error", text_tag("Code", str(status)) + text_tag("Detail", detail))
 
 
-def _address(base: str, path: str, page: Page) -> str:
-    query = urlencode({"api-version": _API_VERSION, "$skip": page.skip, "$top": page.top})
+def _address(base: str, path: str, skip: int, top: int) -> str:
+    query = urlencode({"api-version": _API_VERSION, "$skip": skip, "$top": top})
     return escape(f"{base}/{path}?{query}")

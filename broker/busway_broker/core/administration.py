@@ -11,7 +11,6 @@ reactivate messaging entities".
 """
 
 from dataclasses import replace
-from typing import Protocol
 
 from busway_broker import errors
 from busway_broker.config import (
@@ -29,27 +28,11 @@ from busway_broker.core.hub import Hub
 from busway_broker.core.namespace import Namespace, deleted
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.times import milliseconds
-from busway_broker.core.usage import FORBIDDEN, Times, disabled
+from busway_broker.core.usage import FORBIDDEN, disabled
 from busway_broker.errors import Refusal
 
 _FIXED = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
 type _Config = QueueConfig | TopicConfig | SubscriptionConfig
-
-
-class Configured[Config](Protocol):
-    """A queue, a topic or a subscription."""
-
-    config: Config
-    times: Times
-
-    @property
-    def path(self) -> str:
-        """Return the path in the namespace."""
-        ...
-
-    def reconfigure(self, config: Config) -> None:
-        """Apply another configuration from now on."""
-        ...
 
 
 class Administration:
@@ -75,15 +58,13 @@ class Administration:
         self._namespace.watch_idle()
         return topic
 
-    def update[Config: (QueueConfig, TopicConfig, SubscriptionConfig)](
-        self, entity: Configured[Config], config: Config
-    ) -> None:
+    def update(self, entity: Queue | Topic | Subscription, config: _Config) -> None:
         """Change the configuration of an entity, not of a topic's subscriptions and not the rules of a subscription."""
         _check_update(entity.config, config)
         if not isinstance(config, TopicConfig):
             self._check_targets(config)
         before = entity.config
-        entity.reconfigure(config)
+        entity.reconfigure(config)  # type: ignore[arg-type] # one of its kind
         entity.times.updated_at = milliseconds(self._namespace.clock)
         path, links = entity.path, self._namespace.links
         links.detach(path.lower(), FORBIDDEN[config.status], disabled(path, config.status))

@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
@@ -41,16 +41,12 @@ _SUBSCRIPTIONS = "/subscriptions/"
 _FIXED = ("requires_session", "partition_count", "enable_partitioning")
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The configuration to start with, and the digest of each entity's configuration in the files, by key."""
+def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> tuple[NamespaceConfig, dict[str, str]]:
+    """
+    Return the configuration that results from the *config* in the files and the entities in *records*.
 
-    config: NamespaceConfig
-    declared: dict[str, str]
-
-
-def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
-    """Return the configuration that results from the *config* in the files and the entities in *records*."""
+    And the digest of each entity's configuration in the files, by key.
+    """
     declared = dict(_declared(config))
     digests = {key: _digest(config) for key, config in declared.items()}
     kept: dict[str, Config] = {}
@@ -66,12 +62,8 @@ def settle(config: NamespaceConfig, records: Mapping[str, Record]) -> Settled:
         if key not in declared and record["kind"] is not None:
             kept[key] = _config(record)
             if record["declared"] is not None:
-                LOG.warning(
-                    "%s: %s is no longer in the configuration; it is kept",
-                    config.name,
-                    record["path"],
-                )
-    return Settled(_with_entities(config, kept), digests)
+                LOG.warning("%s: %s is no longer in the configuration; it is kept", config.name, record["path"])
+    return _with_entities(config, kept), digests
 
 
 def _check_fixed(namespace: str, kept: Config, declared: Config) -> None:

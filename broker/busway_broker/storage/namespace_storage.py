@@ -50,15 +50,14 @@ class NamespaceStorage:
     def _load(self) -> None:
         loader = Loader(self._database)
         records = loader.entities()
-        settled = entities.settle(self._config, records)
-        self._declared = settled.declared
+        config, self._declared = entities.settle(self._config, records)
         self._deleted = {
             key: record
             for key, record in records.items()
             if record["kind"] is None and self._declared.get(key) == record["declared"]
         }
         self._changes = loader.changes()
-        self.namespace = Namespace(settled.config, self._clock, self._changes)
+        self.namespace = Namespace(config, self._clock, self._changes)
         for _, entity in entities.entities_of(self.namespace):
             for place in _places(entity):
                 _restore(place, loader)
