@@ -68,7 +68,7 @@ class Connection(amqp.Connection[Session]):
         self.is_dropped = False
         self.claims = Claims(namespace)
         self.response_links: list[ResponsePath] = []
-        self.open_links = OpenLinks(namespace, self.close)
+        self.open_links = OpenLinks(namespace, self._is_used, self.close)
         self.transactions = Transactions(namespace)
         self.holdings = Holdings(
             TotalHoldings() if total is None else total,
@@ -125,6 +125,9 @@ class Connection(amqp.Connection[Session]):
 
     def _links(self) -> Iterator[Link]:
         return (link for session in [*self.sessions.values()] for link in [*session.links.values()])
+
+    def _is_used(self) -> bool:
+        return any(link.keeps_connection and not link.is_over for link in self._links())
 
     def use_link(self, name: str) -> None:
         """Count a request about a link as a use of it."""

@@ -30,6 +30,7 @@ class IncomingLink(Link):
     credit ends the link. azure-servicebus ignores credit, but waits for each answer and so never runs out of it.
     """
 
+    keeps_connection = True
     ends_when_too_large = True
     """Whether a delivery that is too large ends the link, or is only rejected."""
     operation: Operation | None = Operation.SEND

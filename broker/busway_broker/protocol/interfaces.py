@@ -29,7 +29,7 @@ class LinkConnection(Protocol):
     response_links: list["ResponsePath"]
     """The open links that answers to requests can be sent on, oldest first."""
     open_links: OpenLinks
-    """The count of the links that keep the connection in use."""
+    """Closes a connection that nobody uses."""
     remote_max_frame_size: int
     """The largest frame that the peer accepts, in bytes."""
 

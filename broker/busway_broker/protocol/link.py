@@ -36,23 +36,13 @@ class Link:
         self.capabilities: tuple[str, ...] = ()
         self.is_attached = False
         self.is_over = False
-        self._is_counted = False
         self.idle_limit: int | None = None
         self.used_at = 0
 
     publisher_kind = "AmqpMessagePublisher"
     """What the service calls a link of this kind when it ends one that is idle."""
-
-    @property
-    def keeps_connection(self) -> bool:
-        """Return whether the connection is in use while this link is open."""
-        return True
-
-    def count(self) -> None:
-        """Let the connection know of the link, also while it waits for what it needs to open."""
-        if self.keeps_connection:
-            self._is_counted = True
-            self.session.connection.open_links.add()
+    keeps_connection = False
+    """Whether the connection is in use while this link is open; not by a refused one."""
 
     def open(self) -> None:
         """Answer the peer's attach, now or when what it waits for is available; a Refusal refuses the link."""
@@ -158,8 +148,8 @@ class Link:
             namespace = self.session.connection.namespace
             namespace.links.leave(self)
             namespace.timers.forget(self)
-            if self._is_counted:
-                self.session.connection.open_links.remove()
+            if self.keeps_connection:
+                self.session.connection.open_links.one_ended()
             if self.is_attached:
                 self._note_access()
             self.on_release()
@@ -185,11 +175,6 @@ class Link:
 
 class UnansweredLink(Link):
     """A link whose attach is never answered, because of a fault."""
-
-    @property
-    def keeps_connection(self) -> bool:
-        """Return whether the connection is in use while this link is open: it never is."""
-        return False
 
     def open(self) -> None:
         """Send nothing, and ignore what arrives."""

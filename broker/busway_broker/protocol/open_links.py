@@ -1,4 +1,4 @@
-"""The open links of one connection, which the service closes when it has had none for a while."""
+"""The links of one connection, which the service closes when it has had none for a while."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,13 +12,13 @@ _NEVER_HAD_A_LINK = 5  # a connection that never had a link is closed after a fi
 
 
 class OpenLinks:
-    """The number of links that keep a connection in use; source: SR38, azure-sdk-for-python 36677."""
+    """Whether a connection is in use, that is, has links; source: SR38, azure-sdk-for-python 36677."""
 
-    def __init__(self, namespace: Namespace, close: Callable[[Refusal], None]) -> None:
+    def __init__(self, namespace: Namespace, are_any: Callable[[], bool], close: Callable[[Refusal], None]) -> None:
         """Call *close* after the namespace's time without links."""
         self._namespace = namespace
+        self._are_any = are_any
         self._close = close
-        self._count = 0
         self._limit: timedelta | None = None
         self._closes_at: int | None = None
         self._wait = 0
@@ -28,15 +28,9 @@ class OpenLinks:
         self._limit = self._namespace.config.links.connection_idle
         self._await_link(_NEVER_HAD_A_LINK)
 
-    def add(self) -> None:
-        """Count a link."""
-        self._count += 1
-        self._closes_at = None
-
-    def remove(self) -> None:
-        """Count a link less."""
-        self._count -= 1
-        if not self._count:
+    def one_ended(self) -> None:
+        """Wait for another link if the one that has ended was the last."""
+        if self._limit is not None and not self._are_any():
             self._await_link(1)
 
     def end(self) -> None:
@@ -52,6 +46,8 @@ class OpenLinks:
 
     def advance(self, now: int) -> int | None:
         """Close the connection if it is due; see `Timed`."""
+        if self._are_any():
+            self._closes_at = None
         if self._closes_at is not None and self._closes_at <= now:
             what = f"did not have any active links in the past {self._wait} milliseconds"
             text = f"The connection was closed by container 'LinkTracker' because it {what}."

@@ -19,6 +19,8 @@ TAG_SIZE = 16
 class OutgoingLink(Link):
     """A link on which the peer grants credit and the broker delivers."""
 
+    keeps_connection = True
+
     def __init__(self, session: LinkSession, attach: Attach) -> None:
         super().__init__(session, attach)
         self._credit = 0

@@ -43,11 +43,7 @@ class RequestLink(IncomingLink):
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
         super().__init__(session, attach, _MAX_TOKEN_SIZE if node.path == TOKENS else _MAX_REQUEST_SIZE)
         self._node = node
-
-    @property
-    def keeps_connection(self) -> bool:
-        """Return whether the connection is in use while this link is open: not for tokens."""
-        return self._node.path != TOKENS
+        self.keeps_connection = node.path != TOKENS
 
     def hold(self, size: int) -> None:
         """Count what the connection holds: anyone may send requests, also without a token."""
@@ -114,14 +110,10 @@ class ResponseLink(OutgoingLink):
     def __init__(self, session: LinkSession, attach: Attach, node: Node) -> None:
         super().__init__(session, attach)
         self.node_path = node.path
+        self.keeps_connection = node.path != TOKENS
         self.address = address_of(attach.target)
         self._answers: deque[tuple[bytes, int]] = deque()
         self._numbers = itertools.count(1)
-
-    @property
-    def keeps_connection(self) -> bool:
-        """Return whether the connection is in use while this link is open: not for tokens."""
-        return self.node_path != TOKENS
 
     def open(self) -> None:
         """Open the link."""

@@ -98,7 +98,6 @@ class Session(amqp.Session):
             link.refuse(refusal)
             return
         self.links[attach.handle] = link
-        link.count()
         try:
             link.open()
         except AmqpError as refusal:
