@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from busway_broker import errors
-from busway_broker.core.sections import sections_of
 from busway_broker.errors import Refusal
 from shared.amqp.codec import decode
 from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED
 from shared.amqp.map_section import by_key
 from shared.amqp.scan import BINARIES, compound_content, join_list, list_fields, map_entries, skip
-from shared.amqp.sections import DATA, Sections, descriptor, fields_of
+from shared.amqp.sections import DATA, NAMES, SEQUENCE, VALUE, Sections, descriptor, fields_of, split
 from shared.amqp.values import Malformed, Value
 
 MAX_HEADERS_BYTES = 64 * 1024
@@ -58,6 +57,8 @@ _SIZE_AND_COUNT = struct.Struct(">II")
 _UINT32 = struct.Struct(">I")
 _MESSAGE_ID_CODES = frozenset(b"\xa1\xb1\xa0\xb0\x44\x53\x80\x98")
 """Of texts, binaries, ulongs and uuids."""
+_BODIES = (DATA, SEQUENCE, VALUE)
+_REPEATABLE = (DATA, SEQUENCE)
 _LONG_DATA = b"\x00\x53\x75\xb0"
 _LONG_DATA_PREFIX = 8  # with the length
 
@@ -99,6 +100,39 @@ class Content:
     def size(self) -> int:
         """Return the bytes that count against an entity's size."""
         return len(self.bare) + len(self.annotations) + len(self.delivery_annotations)
+
+
+def sections_of(message: bytes) -> Sections:
+    """
+    Return the sections of a message in any order; Malformed for two of one kind, or for two kinds of body.
+
+    azure-servicebus and azure-eventhub write the delivery annotations behind the body and the footer, which AMQP 1.0
+    does not allow; Microsoft's AMQP library for .NET reads sections in any order.
+    """
+    try:
+        return split(message)
+    except Malformed:
+        # Nearly all messages are in order: only the others are read twice.
+        return split(_in_order(message))
+
+
+def _in_order(message: bytes) -> bytes:
+    """Return the message with its sections in the order of the specification."""
+    # Lists: joining bytes one by one would take quadratic time for a body of many small sections.
+    found: dict[int, list[bytes]] = {}
+    position = 0
+    while position < len(message):
+        number, content = descriptor(message, position)
+        stop = skip(message, content, len(message))
+        if number in found and number not in _REPEATABLE:
+            raise Malformed(f"{NAMES[number]} at byte {position}: the message has two, expected one")
+        found.setdefault(number, []).append(message[position:stop])
+        position = stop
+    kinds = [NAMES[number] for number in _BODIES if number in found]
+    if len(kinds) > 1:
+        raise Malformed(f"the body is {' and '.join(kinds)}, expected one kind")
+    # The numbers of the sections rise in the order of the specification.
+    return b"".join(part for number in sorted(found) for part in found[number])
 
 
 def read_content(message: bytes) -> Content:

@@ -11,7 +11,6 @@ from busway_broker.core.content import Content
 from busway_broker.core.home import Home
 from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
-from busway_broker.core.payloads import Payloads
 from busway_broker.core.properties import why
 from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
@@ -19,7 +18,7 @@ from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
 from busway_broker.core.session_store import without_session
 from busway_broker.core.store import MessageStore
 from busway_broker.core.times import in_milliseconds, milliseconds
-from busway_broker.core.usage import Times, Use, check_can, check_has_room
+from busway_broker.core.usage import Payloads, Times, Use, check_can, check_has_room
 from shared.rules import RuleEvaluationError
 
 NO_SESSION_ID = "Session enabled entity doesn't allow a message whose session identifier is null."

@@ -3,8 +3,7 @@
 import struct
 from dataclasses import dataclass
 
-from busway_broker.core.content import check_unique_keys
-from busway_broker.core.sections import sections_of
+from busway_broker.core.content import check_unique_keys, sections_of
 from busway_broker.errors import Refusal
 from shared.amqp.codec import decode, encode, pairs_of
 from shared.amqp.errors import DECODE_ERROR

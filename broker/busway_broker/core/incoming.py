@@ -8,10 +8,9 @@ from busway_broker.config import QueueConfig, TopicConfig
 from busway_broker.core.content import NULL, Content
 from busway_broker.core.home import Home, scheduled_path
 from busway_broker.core.message import State, StoredMessage
-from busway_broker.core.payloads import taken
-from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import SequenceNumbers
 from busway_broker.core.times import in_milliseconds, milliseconds
+from busway_broker.core.usage import ReportedCount, taken
 from busway_broker.errors import Refusal
 
 _SHOWN_BITS = 0xFFFFFFFFFFFF

@@ -23,13 +23,12 @@ from busway_broker.config import QueueConfig, SubscriptionConfig
 from busway_broker.core.content import Content
 from busway_broker.core.home import Home
 from busway_broker.core.message import Locks, State, StoredMessage
-from busway_broker.core.payloads import Payloads, taken
 from busway_broker.core.properties import Changes, changed, check_changes, why
 from busway_broker.core.ready_queue import Consumer, ReadyQueue
-from busway_broker.core.reported_count import ReportedCount
 from busway_broker.core.sequence_numbers import Part, SequenceNumbers, partition_of
 from busway_broker.core.timers import Deadlines
 from busway_broker.core.times import in_milliseconds, milliseconds
+from busway_broker.core.usage import Payloads, ReportedCount, taken
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
 

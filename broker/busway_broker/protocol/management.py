@@ -24,9 +24,8 @@ from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.protocol import rule_descriptions
-from busway_broker.protocol.arguments import Arguments
 from busway_broker.protocol.interfaces import LinkConnection
-from busway_broker.protocol.requests import ENTITY_KEYS, Node, Request, Response, ok, refused
+from busway_broker.protocol.requests import ENTITY_KEYS, Arguments, Node, Request, Response, ok, refused
 from shared.amqp.codec import items_of
 from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
 from shared.amqp.values import NULL, Value, array, binary, int_, list_, map_, string, timestamp

@@ -8,7 +8,7 @@ from busway_broker import errors
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.entity_fields import CORRELATION
 from busway_broker.errors import Refusal
-from busway_broker.protocol.arguments import Arguments
+from busway_broker.protocol.requests import Arguments
 from shared.amqp.values import NULL, Value, described, int_, list_, map_, string, timestamp, ulong
 from shared.rules import (
     CorrelationFilter,
