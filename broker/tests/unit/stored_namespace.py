@@ -8,18 +8,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.tests.unit.namespaces import START, Taker, take_all
 from busway_broker.config import HubConfig, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import read_content
-from busway_broker.core.entities import Queue, Topic
 from busway_broker.core.event import read_event
+from busway_broker.core.hub import Hub, Partition
+from busway_broker.core.incoming import IncomingMessages
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.properties import why
-from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.rule_book import RuleDefinition
 from busway_broker.core.session_store import SessionStore
 from busway_broker.core.times import milliseconds
-from busway_broker.errors import Refusal
 from busway_broker.storage import entities
 from busway_broker.storage.database import FILE_NAME
 from busway_broker.storage.namespace_storage import NamespaceStorage
@@ -29,7 +29,6 @@ from shared.rules import CorrelationFilter, Rule, parse_action, parse_filter
 from tests.messages import delivered
 
 WINDOW = 600_000
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 RULE = Rule("marked", parse_filter("priority > 1 OR priority IS NULL"), parse_action("SET marked = 'yes'"))
 CONFIG = NamespaceConfig(
     name="west",
@@ -102,44 +101,6 @@ def publish(storage: NamespaceStorage, *message_ids: str, queue: str = "plain") 
     storage.commit()
 
 
-def ids_in(storage: NamespaceStorage, path: str = "plain") -> list[str]:
-    return [message.content.message_id[2:].decode() for message in storage.namespace.store(path).messages.values()]
-
-
-class Taker:
-    """A consumer that takes every message and settles none."""
-
-    is_destructive = False
-    connection: object = None
-
-    def __init__(self) -> None:
-        self.tokens: list[bytes] = []
-
-    def can_take(self) -> bool:
-        return True
-
-    def take(self, tag: bytes, message: bytes) -> None:  # noqa: ARG002 - its lock is enough
-        self.tokens.append(tag)
-
-    def session_granted(self, session: MessageSession) -> None:
-        pass
-
-    def session_refused(self) -> None:
-        raise AssertionError
-
-    def session_lost(self, refusal: Refusal) -> None:
-        pass
-
-
-def take_all(namespace: Namespace, path: str = "plain") -> list[bytes]:
-    """Lock all messages that are ready, and return their lock tokens."""
-    store, taker = namespace.store(path), Taker()
-    store.join(taker)
-    store.dispatch()
-    store.leave(taker)
-    return taker.tokens
-
-
 def _fields(stored: StoredMessage) -> tuple[object, ...]:
     content = stored.content
     return (
@@ -157,43 +118,22 @@ def _fields(stored: StoredMessage) -> tuple[object, ...]:
 def picture(namespace: Namespace) -> dict[str, object]:
     """Return everything that must survive the process, as values that can be compared."""
     now = milliseconds(namespace.clock)
-    stores = [queue.backlog for queue in namespace.queues.values()]
-    stores += [
-        subscription.backlog for topic in namespace.topics.values() for subscription in topic.subscriptions.values()
-    ]
-    inboxes: list[Queue | Topic] = [*namespace.queues.values(), *namespace.topics.values()]
-    return {
-        "messages": {
-            store.path: ([*store.numbers.last], store.size, [_fields(each) for each in store.peek(0)])
-            for backlog in stores
-            for store in backlog.stores
-        },
-        "states": {
-            store.path: sorted(store.session_states)
-            for backlog in stores
-            for store in backlog.stores
-            if isinstance(store, SessionStore)
-        },
-        "inboxes": {
-            inbox.path: (
-                [_fields(one) for one in inbox.incoming.peek(0)],
-                # Ids that have left the window are forgotten later.
-                [(one, at) for one, at in inbox.incoming.history.items() if at > now - WINDOW],
-            )
-            for inbox in inboxes
-        },
-        "topics": {topic.path: [*topic.incoming.numbers.last] for topic in namespace.topics.values()},
-        "partitions": {
-            partition.path: (
-                partition.begin_sequence_number,
-                partition.next_sequence_number,
-                [(one.sequence_number, one.offset, one.enqueued_time, one.encode()) for one in partition.events],
-            )
-            for hub in namespace.hubs.values()
-            for partition in hub.partitions
-        },
-        "entities": {key: entities.record_of(entity, None) for key, entity in sorted(entities.entities_of(namespace))},
-    }
+    found: dict[str, object] = {}
+    for key, entity in entities.entities_of(namespace):
+        found[key] = entities.record_of(entity, None)
+        for place in entity.partitions if isinstance(entity, Hub) else entity.parts:
+            if isinstance(place, Partition):
+                first = place.begin_sequence_number  # which drops the events whose time is over
+                events = [(one.sequence_number, one.offset, one.enqueued_time, one.encode()) for one in place.events]
+                found[place.path] = first, place.next_sequence_number, events
+                continue
+            messages = [_fields(each) for each in place.peek(0)]
+            # Ids that have left the window are forgotten later.
+            ids = place.history.items() if isinstance(place, IncomingMessages) else ()
+            remembered = [(one, at) for one, at in ids if at > now - WINDOW]
+            states = sorted(place.session_states) if isinstance(place, SessionStore) else []
+            found[place.path] = [*place.numbers.last], place.size, messages, remembered, states
+    return found
 
 
 OPERATIONS = [
@@ -232,10 +172,7 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
         case "hub":
             namespace.hub("hub").partitions[argument % 2].append([read_event(encoded(f"e-{argument}"))] * 2)
         case "take" | "settle":
-            taker = Taker()
-            plain.join(taker)
-            plain.dispatch()
-            plain.leave(taker)
+            tokens = take_all(namespace)
             if operation == "settle":
                 settle: list[Callable[[bytes], None]] = [
                     plain.complete,
@@ -244,13 +181,14 @@ def operate(namespace: Namespace, clock: ManualClock, operation: str, argument: 
                     lambda token: plain.abandon(token, {"attempt": long(argument)}),
                     lambda token: plain.dead_letter(token, why("reason", "because")),
                 ]
-                for position, token in enumerate(taker.tokens):
+                for position, token in enumerate(tokens):
                     settle[(position + argument) % len(settle)](token)
         case "session":
             content = read_content(encoded("s", session_id=f"session-{argument % 3}"))
             namespace.queue("sessions").publish(content)
         case "state":
-            store, taker = namespace.queue("sessions").backlog.store, Taker()
+            store = namespace.queue("sessions").backlog.store
+            taker = Taker(store)
             assert isinstance(store, SessionStore)
             session = store.accept(f"session-{argument % 3}", taker)
             store.set_session_state(session.session_id, None if argument % 4 == 0 else b"state %d" % argument)

@@ -3,17 +3,16 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from busway_broker.config import EntityStatus, NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from broker.tests.unit.namespaces import namespace_of, wait
+from busway_broker.config import EntityStatus, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.administration import Administration
 from busway_broker.core.content import read_content
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.properties import why
-from shared.clock import ManualClock
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from tests.messages import delivered
@@ -23,11 +22,9 @@ MISSING = "The transfer destination entity does not exist."
 
 
 def namespace(target: QueueConfig = TARGET, **options: str) -> Namespace:
-    queues = (QueueConfig(name="source", **(options or {"forward_to": "target"})), target)  # type: ignore[arg-type] # forward_to alone
+    source = QueueConfig(name="source", **(options or {"forward_to": "target"}))  # type: ignore[arg-type] # forward_to alone
     topic = TopicConfig(name="topic", subscriptions=(SubscriptionConfig(name="s", forward_to="target"),))
-    return Namespace(
-        NamespaceConfig(name="n", queues=queues, topics=(topic,)), ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
-    )
+    return namespace_of(source, target, topic)
 
 
 def send(found: Namespace, *names: str, to: str = "source", body: bytes = b"x") -> None:
@@ -114,8 +111,7 @@ def test_a_full_target_gets_the_rest_in_order_once_it_has_room(options: dict[str
         store = found.store("target")
         for number in list(store.messages):
             store.forget(number)
-        found.clock.advance(2)  # type: ignore[attr-defined] # a ManualClock
-        found.advance()
+        wait(found, 2)
         arrived += names(found, "target")
     assert (arrived, names(found, path)) == (expected, [])
 

@@ -1,6 +1,5 @@
 """Partitioned entities: numbers, partitions and order, by a clock that only the tests move."""
 
-import datetime as dt
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.tests.unit.stored_namespace import take_all
+from broker.tests.unit.namespaces import START, identity, take_all, wait
 from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.content import read_content
-from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.partition_hash import partition_of_key
 from busway_broker.core.properties import why
@@ -23,7 +21,6 @@ from shared.amqp.values import string, timestamp
 from shared.clock import ManualClock
 from tests.messages import delivered
 
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 PARTS = QueueConfig(name="parts", enable_partitioning=True)
 CONFIG = NamespaceConfig(
     name="n",
@@ -45,10 +42,6 @@ def send(namespace: Namespace, path: str, message_id: str, key: str | None = Non
     annotated = {} if key is None else {"x-opt-partition-key": string(key)}
     annotated |= options.pop("annotated", {})
     namespace.target(path).publish(read_content(delivered(None, message_id=message_id, annotated=annotated, **options)))
-
-
-def identity(message: StoredMessage) -> str:
-    return message.content.message_id[2:].decode()
 
 
 def by_partition(store: MessageStore) -> dict[int, list[int]]:
@@ -143,10 +136,7 @@ def test_a_scheduled_message_has_a_number_of_its_partition_twice(namespace: Name
     queue = namespace.queue("parts")
     scheduled = [each.sequence_number for each in queue.peek(0)]
     assert scheduled == sorted(queue.incoming.scheduled)
-    clock = namespace.clock
-    assert isinstance(clock, ManualClock)
-    clock.advance(2)
-    namespace.advance()
+    wait(namespace, 2)
     ((partition, numbers),) = by_partition(namespace.store("parts")).items()
     assert numbers == [*range(9, 17)]
     assert {each >> 48 for each in scheduled} == {partition}

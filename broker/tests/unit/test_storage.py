@@ -10,16 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.tests.unit.namespaces import ids_in, take_all
 from broker.tests.unit.stored_namespace import (
     CONFIG,
     OPERATIONS,
     StorageFolder,
     encoded,
-    ids_in,
     operate,
     picture,
     publish,
-    take_all,
 )
 from busway_broker.config import SubscriptionConfig, TopicConfig
 from busway_broker.core.content import read_content
@@ -81,8 +80,8 @@ def test_a_shared_content_is_there_until_its_last_copy_is_gone(folder: StorageFo
         store.complete(token)
         storage.commit()
     kept = folder.reopen()
-    assert ids_in(kept, "topic/subscriptions/all") == []
-    assert ids_in(kept, "topic/subscriptions/marked") == [str(number) for number in range(300)]
+    assert ids_in(kept.namespace, "topic/subscriptions/all") == []
+    assert ids_in(kept.namespace, "topic/subscriptions/marked") == [str(number) for number in range(300)]
 
 
 def test_the_file_does_not_grow_with_messages_that_are_gone(folder: StorageFolder) -> None:
@@ -97,7 +96,7 @@ def test_the_file_does_not_grow_with_messages_that_are_gone(folder: StorageFolde
     assert folder.database.stat().st_size < 300_000
     assert folder.log.stat().st_size < 5_000_000
     kept = folder.reopen()
-    assert ids_in(kept) == ["left"]
+    assert ids_in(kept.namespace, "plain") == ["left"]
     assert kept.namespace.store("plain").numbers.last == [1001]
 
 
@@ -130,7 +129,7 @@ def test_what_is_not_committed_is_lost_with_the_process(folder: StorageFolder) -
     storage = folder.open()
     publish(storage, "a")
     storage.namespace.queue("plain").publish(read_content(encoded("b")))
-    assert ids_in(folder.reopen()) == ["a"]
+    assert ids_in(folder.reopen().namespace, "plain") == ["a"]
 
 
 def flip_a_body(data: bytearray) -> None:
@@ -198,7 +197,7 @@ def test_a_folder_belongs_to_one_broker_at_a_time(folder: StorageFolder) -> None
         folder.open()
     publish(first, "a")
     first.close()
-    assert ids_in(folder.open()) == ["a"]
+    assert ids_in(folder.open().namespace, "plain") == ["a"]
 
 
 def test_files_are_readable_by_their_owner_alone(folder: StorageFolder) -> None:
@@ -215,4 +214,4 @@ def test_reset_forgets_everything(folder: StorageFolder) -> None:
     before.queue("plain").publish(read_content(encoded("late")))
     storage.commit()
     publish(storage, "b")
-    assert ids_in(folder.reopen()) == ["b"]
+    assert ids_in(folder.reopen().namespace, "plain") == ["b"]

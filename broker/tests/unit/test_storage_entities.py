@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tests.unit.stored_namespace import CONFIG, RULE, StorageFolder, encoded, ids_in, publish, take_all
+from broker.tests.unit.namespaces import ids_in, take_all
+from broker.tests.unit.stored_namespace import CONFIG, RULE, StorageFolder, encoded, publish
 from busway_broker.config import QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.administration import Administration
 from busway_broker.core.content import read_content
@@ -34,7 +35,7 @@ def test_entities_created_changed_and_deleted_at_run_time_stay_so(folder: Storag
     for _ in range(2):
         kept = folder.reopen()
         assert kept.namespace.queue("new").config.user_metadata == "mine"
-        assert ids_in(kept, "new") == ["a"]
+        assert ids_in(kept.namespace, "new") == ["a"]
         assert kept.namespace.queue("plain").config.lock_duration == dt.timedelta(seconds=7)
         assert "unique" not in kept.namespace.queues
         assert set(kept.namespace.topic("topic").subscriptions) == {"marked", "added"}
@@ -56,8 +57,8 @@ def test_an_entity_created_again_under_the_same_name_has_its_own_messages(
     storage.namespace.topic("topic").publish(read_content(encoded("news")))
     publish(storage, "new")
     kept = folder.reopen()
-    assert ids_in(kept) == ["new"]
-    assert ids_in(kept, "topic/subscriptions/all") == ["news"]
+    assert ids_in(kept.namespace, "plain") == ["new"]
+    assert ids_in(kept.namespace, "topic/subscriptions/all") == ["news"]
     assert kept.namespace.store("plain").numbers.last == [1]
 
 
@@ -72,8 +73,8 @@ def test_a_changed_description_in_the_files_takes_effect_and_messages_stay(folde
     kept = folder.reopen(replace(CONFIG, queues=(*changed, QueueConfig(name="more"))))
     assert kept.namespace.queue("plain").config.max_delivery_count == 9
     assert kept.namespace.queue("unique").config.max_delivery_count == 9
-    assert ids_in(kept) == ["a"]
-    assert ids_in(kept, "more") == []
+    assert ids_in(kept.namespace, "plain") == ["a"]
+    assert ids_in(kept.namespace, "more") == []
 
 
 def test_an_entity_that_the_files_no_longer_name_is_kept_with_a_warning(
@@ -81,7 +82,7 @@ def test_an_entity_that_the_files_no_longer_name_is_kept_with_a_warning(
 ) -> None:
     publish(folder.open(), "a")
     kept = folder.reopen(replace(CONFIG, queues=CONFIG.queues[1:3], topics=()))
-    assert ids_in(kept) == ["a"]
+    assert ids_in(kept.namespace, "plain") == ["a"]
     assert "west: Plain is no longer in the configuration; it is kept" in caplog.text
 
 
@@ -108,7 +109,7 @@ def test_a_deleted_entity_does_not_change_the_messages_of_its_successor(folder: 
     publish(storage, "new")
     old.complete(token)
     storage.commit()
-    assert ids_in(folder.reopen()) == ["new"]
+    assert ids_in(folder.reopen().namespace, "plain") == ["new"]
 
 
 def test_another_kind_for_a_stored_entity_stops_the_start(folder: StorageFolder) -> None:

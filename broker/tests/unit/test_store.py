@@ -9,103 +9,37 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from broker.tests.unit.namespaces import START, Taker, identity, ids_in, join, namespace_of, send, wait
 from busway_broker import errors
 from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.core.content import read_content
-from busway_broker.core.message import StoredMessage
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.properties import why
-from busway_broker.core.ready_queue import MessageSession
 from busway_broker.core.session_store import SessionStore
-from busway_broker.core.store import MessageStore
+from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.values import Value, string
 from shared.clock import ManualClock
-from tests.messages import delivered
 
 LOCK_SECONDS = 30
 MAX_DELIVERY_COUNT = 3
 
 
-def identity(stored: StoredMessage) -> str:
-    return stored.content.message_id[2:].decode()
-
-
-class Taker:
-    """A consumer that keeps what it gets."""
-
-    def __init__(self, store: MessageStore, *, credit: int = 0, is_destructive: bool = False) -> None:
-        self.store = store
-        self.credit = credit
-        self.is_destructive = is_destructive
-        self.taken: list[Any] = []
-        self.connection = object()
-        self.session: MessageSession | None = None
-        self.refusal: Refusal | None = None
-
-    def can_take(self) -> bool:
-        return self.credit > 0
-
-    def take(self, tag: bytes, encoded: bytes) -> None:
-        self.credit -= 1
-        content = read_content(encoded)
-        self.taken.append((tag, content.message_id[2:].decode()))
-
-    def session_granted(self, session: MessageSession) -> None:
-        self.session = session
-
-    def session_refused(self) -> None:
-        self.refusal = Refusal(errors.TIMEOUT, "")
-
-    def session_lost(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-
-
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
-
-
-@pytest.fixture
-def namespace(clock: ManualClock) -> Namespace:
+def namespace() -> Namespace:
     lock = dt.timedelta(seconds=LOCK_SECONDS)
-    return Namespace(
-        NamespaceConfig(
-            name="n",
-            queues=(
-                QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT),
-                QueueConfig(name="expiring", lock_duration=lock, dead_lettering_on_message_expiration=True),
-                QueueConfig(name="s", lock_duration=lock, requires_session=True),
-            ),
-        ),
-        clock,
+    return namespace_of(
+        QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT),
+        QueueConfig(name="expiring", lock_duration=lock, dead_lettering_on_message_expiration=True),
+        QueueConfig(name="s", lock_duration=lock, requires_session=True),
     )
 
 
-def send(namespace: Namespace, queue: str, *texts: str, **options: Any) -> None:
-    for text in texts:
-        namespace.queue(queue).publish(read_content(delivered(None, message_id=text, **options)))
-
-
-def join(namespace: Namespace, queue: str, credit: int) -> Taker:
-    store = namespace.store(queue)
-    taker = Taker(store, credit=credit)
-    store.join(taker)
-    store.dispatch()
-    return taker
-
-
-def pass_time(namespace: Namespace, clock: ManualClock, seconds: float) -> None:
-    clock.advance(seconds)
-    namespace.advance()
-
-
-def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, clock: ManualClock) -> None:
+def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace) -> None:
     send(namespace, "q", "a", "b")
     taker = join(namespace, "q", 2)
     (first, _), (second, _) = taker.taken
     taker.store.complete(first)
-    pass_time(namespace, clock, LOCK_SECONDS)
+    wait(namespace, LOCK_SECONDS)
     for token in (first, second):
         for settle in (taker.store.complete, taker.store.abandon, taker.store.release, taker.store.renew_lock):
             with pytest.raises(Refusal) as refused:
@@ -113,76 +47,66 @@ def test_a_settled_or_expired_lock_cannot_be_used_again(namespace: Namespace, cl
             assert refused.value.condition == errors.MESSAGE_LOCK_LOST
 
 
-def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(
-    namespace: Namespace, clock: ManualClock
-) -> None:
+def test_a_locked_message_outlives_its_time_to_live_until_the_lock_ends(namespace: Namespace) -> None:
     send(namespace, "expiring", "a", "b", time_to_live=10_000)
     taker = join(namespace, "expiring", 1)
-    pass_time(namespace, clock, 11)
-    dead = namespace.store("expiring/$deadletterqueue").messages
-    assert [identity(stored) for stored in dead.values()] == ["b"]
+    wait(namespace, 11)
+    assert ids_in(namespace, "expiring/$deadletterqueue") == ["b"]
     taker.store.release(taker.taken[0][0])
-    assert [identity(stored) for stored in dead.values()] == ["b", "a"]
+    assert ids_in(namespace, "expiring/$deadletterqueue") == ["b", "a"]
 
 
-def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: Namespace, clock: ManualClock) -> None:
+def test_nothing_expires_in_the_dead_letter_queue_nor_when_deferred(namespace: Namespace) -> None:
     send(namespace, "expiring", "dead", "deferred", time_to_live=40_000)
     taker = join(namespace, "expiring", 2)
     taker.store.dead_letter(taker.taken[0][0], why("why", "because"))
     taker.store.defer(taker.taken[1][0])
-    pass_time(namespace, clock, 3600)
+    wait(namespace, 3600)
     counts = namespace.counts()["expiring"]
     assert (counts.active, counts.deferred, counts.dead_lettered) == (0, 1, 1)
 
 
-def lazy(clock: ManualClock, *, expires_lazily: bool = False, deferred_expire: bool = False) -> Namespace:
+def lazy(*, expires_lazily: bool = False, deferred_expire: bool = False) -> Namespace:
     queue = QueueConfig(name="q", dead_lettering_on_message_expiration=True)
     sessions = QueueConfig(name="s", requires_session=True, dead_lettering_on_message_expiration=True)
-    config = NamespaceConfig(
-        name="n", queues=(queue, sessions), expires_lazily=expires_lazily, deferred_expire=deferred_expire
-    )
-    return Namespace(config, clock)
+    return namespace_of(queue, sessions, expires_lazily=expires_lazily, deferred_expire=deferred_expire)
 
 
-def identities(namespace: Namespace, path: str) -> list[str]:
-    return [identity(stored) for stored in namespace.store(path).peek(0)]
-
-
-def test_an_expired_message_stays_until_somebody_receives(clock: ManualClock) -> None:
+def test_an_expired_message_stays_until_somebody_receives() -> None:
     """SR51, SS52: the service need not remove it before, and peeks show it."""
-    namespace = lazy(clock, expires_lazily=True)
+    namespace = lazy(expires_lazily=True)
     send(namespace, "q", "short", "other", time_to_live=10_000)
     send(namespace, "q", "long")
-    pass_time(namespace, clock, 3600)
-    assert identities(namespace, "q") == ["short", "other", "long"]
+    wait(namespace, 3600)
+    assert ids_in(namespace, "q") == ["short", "other", "long"]
     assert [text for _, text in join(namespace, "q", 1).taken] == ["long"]
-    assert identities(namespace, "q/$deadletterqueue") == ["short", "other"]
+    assert ids_in(namespace, "q/$deadletterqueue") == ["short", "other"]
     send(namespace, "q", "next", time_to_live=10_000)
-    pass_time(namespace, clock, 11)
-    assert identities(namespace, "q/$deadletterqueue") == ["short", "other", "next"]
+    wait(namespace, 11)
+    assert ids_in(namespace, "q/$deadletterqueue") == ["short", "other", "next"]
 
 
-def test_an_expired_message_of_a_session_stays_until_somebody_waits_for_a_session(clock: ManualClock) -> None:
-    namespace = lazy(clock, expires_lazily=True)
+def test_an_expired_message_of_a_session_stays_until_somebody_waits_for_a_session() -> None:
+    namespace = lazy(expires_lazily=True)
     send(namespace, "s", "short", time_to_live=10_000, session_id="a")
-    pass_time(namespace, clock, 3600)
-    assert identities(namespace, "s") == ["short"]
+    wait(namespace, 3600)
+    assert ids_in(namespace, "s") == ["short"]
     store = namespace.store("s")
     assert isinstance(store, SessionStore)
     taker = Taker(store, credit=1)
     store.accept_next(taker, 2**50)
-    assert (taker.session, identities(namespace, "s/$deadletterqueue")) == (None, ["short"])
+    assert (taker.session, ids_in(namespace, "s/$deadletterqueue")) == (None, ["short"])
 
 
-def test_a_deferred_message_can_expire(clock: ManualClock) -> None:
+def test_a_deferred_message_can_expire() -> None:
     """SS24: one user saw it."""
-    namespace = lazy(clock, deferred_expire=True)
+    namespace = lazy(deferred_expire=True)
     send(namespace, "q", "early", "late", time_to_live=40_000)
     taker = join(namespace, "q", 2)
     taker.store.defer(taker.taken[0][0])
-    pass_time(namespace, clock, 41)
+    wait(namespace, 41)
     taker.store.defer(taker.taken[1][0])
-    assert (identities(namespace, "q"), identities(namespace, "q/$deadletterqueue")) == ([], ["early", "late"])
+    assert (ids_in(namespace, "q"), ids_in(namespace, "q/$deadletterqueue")) == ([], ["early", "late"])
 
 
 def test_cancelling_what_is_not_scheduled_shows_the_number_without_its_upper_bits(namespace: Namespace) -> None:
@@ -216,7 +140,7 @@ def test_consumers_take_turns(namespace: Namespace) -> None:
     assert [text for _, text in two.taken] == ["b", "d"]
 
 
-def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace, clock: ManualClock) -> None:
+def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace) -> None:
     send(namespace, "s", "a", "b", session_id="x")
     store = namespace.store("s")
     assert isinstance(store, SessionStore)
@@ -225,7 +149,7 @@ def test_an_expired_session_lock_is_taken_from_its_owner(namespace: Namespace, c
     store.dispatch_session(session)
     store.accept_next(next_owner, 10**15)
     store.complete(owner.taken[0][0])
-    pass_time(namespace, clock, LOCK_SECONDS)
+    wait(namespace, LOCK_SECONDS)
     assert owner.refusal is not None
     assert owner.refusal.condition == errors.SESSION_LOCK_LOST
     assert next_owner.session is not None
@@ -254,21 +178,21 @@ def test_an_abandoned_message_of_a_session_comes_behind_those_that_have_credit(
     assert [text for _, text in owner.taken] == order
 
 
-def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace, clock: ManualClock) -> None:
+def test_waiting_for_a_session_ends_at_its_deadline(namespace: Namespace) -> None:
     store = namespace.store("s")
     assert isinstance(store, SessionStore)
     taker = Taker(store)
-    store.accept_next(taker, int(clock.now().timestamp() * 1000) + 5000)
-    pass_time(namespace, clock, 4)
+    store.accept_next(taker, milliseconds(namespace.clock) + 5000)
+    wait(namespace, 4)
     assert not taker.refusal
-    pass_time(namespace, clock, 1)
+    wait(namespace, 1)
     assert isinstance(taker.refusal, Refusal)
     assert taker.refusal.condition == errors.TIMEOUT
     send(namespace, "s", "a", session_id="x")
     assert taker.session is None
 
 
-def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace, clock: ManualClock) -> None:
+def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Namespace) -> None:
     store = namespace.store("s")
     assert isinstance(store, SessionStore)
     for number in range(100):
@@ -278,8 +202,7 @@ def test_a_session_without_messages_owner_or_state_is_forgotten(namespace: Names
         store.dispatch_session(session)
         store.complete(taker.taken[0][0])
         store.release_session(session, taker)
-    clock.advance(1)
-    namespace.advance()
+    wait(namespace, 1)
     assert store._sessions == {}
     assert store._held == {}
 
@@ -298,7 +221,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC))
+        self.clock = ManualClock(START)
         lock = dt.timedelta(seconds=LOCK_SECONDS)
         config = QueueConfig(name="q", lock_duration=lock, max_delivery_count=MAX_DELIVERY_COUNT)
         self.namespace = Namespace(NamespaceConfig(name="n", queues=(config,)), self.clock)
@@ -363,7 +286,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 10, LOCK_SECONDS]))
     def wait(self, seconds: float) -> None:
-        pass_time(self.namespace, self.clock, seconds)
+        wait(self.namespace, seconds)
         lost = [text for text, (_, until) in self.locked.items() if until <= self.clock.monotonic()]
         for text in lost:
             del self.locked[text]
@@ -401,4 +324,4 @@ def test_changes_that_a_message_has_no_room_for_are_refused_and_its_lock_stays(n
             settle()
         assert refusal.value.condition == errors.INTERNAL_ERROR
     store.dead_letter(token, why("why", "x" * 5_000))
-    assert [identity(stored) for stored in namespace.store("q/$deadletterqueue").messages.values()] == ["a"]
+    assert ids_in(namespace, "q/$deadletterqueue") == ["a"]

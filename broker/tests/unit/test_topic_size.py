@@ -1,37 +1,29 @@
 """What the messages of a topic and of a queue take of its size (azure-service-bus-java 301; Service Bus quotas)."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from broker.tests.unit.stored_namespace import take_all
-from busway_broker.config import NamespaceConfig, QueueConfig, SubscriptionConfig, TopicConfig
+from broker.tests.unit import namespaces
+from broker.tests.unit.namespaces import namespace_of, take_all
+from busway_broker.config import QueueConfig, SubscriptionConfig, TopicConfig
 from busway_broker.core.administration import Administration
-from busway_broker.core.content import read_content
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.properties import why
 from busway_broker.errors import LinkRefusal
 from shared.clock import ManualClock
-from tests.messages import delivered
 
 MEGABYTE = 1024 * 1024
 SUBSCRIPTIONS = tuple(SubscriptionConfig(name=name) for name in ("a", "b", "c"))
 
 
 def namespace(copy_delay: timedelta = timedelta()) -> Namespace:
-    return Namespace(
-        NamespaceConfig(
-            name="n",
-            queues=(QueueConfig(name="queue", max_size=3),),
-            topics=(TopicConfig(name="topic", subscriptions=SUBSCRIPTIONS, max_size=1),),
-            copy_delay=copy_delay,
-        ),
-        ManualClock(datetime(2026, 1, 1, tzinfo=UTC)),
-    )
+    topic = TopicConfig(name="topic", subscriptions=SUBSCRIPTIONS, max_size=1)
+    return namespace_of(QueueConfig(name="queue", max_size=3), topic, copy_delay=copy_delay)
 
 
 def send(found: Namespace, to: str, size: int) -> None:
-    found.target(to).publish(read_content(delivered(None, message_id="m", body=bytes(size))))
+    namespaces.send(found, to, "m", body=bytes(size))
 
 
 def settle(found: Namespace, subscription: str, *, dead_letters: bool = False) -> None:

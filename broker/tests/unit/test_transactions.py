@@ -7,6 +7,7 @@ import pytest
 from broker.tests.client_frames import DETACHED, error_of, terminus
 from broker.tests.unit import controller
 from broker.tests.unit.controller import Controller, State, deliveries, new_namespace, put, texts
+from broker.tests.unit.namespaces import wait
 from busway_broker.core.administration import Administration
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.transaction import MAX_OPEN, MAX_SENT, TIME_OUT
@@ -15,7 +16,6 @@ from shared.amqp.frames import compose
 from shared.amqp.performatives import ACCEPTED, DECLARED, MODIFIED, REJECTED, RELEASED, Attach
 from shared.amqp.sections import data
 from shared.amqp.values import NULL, binary, map_, string, symbol
-from shared.clock import ManualClock
 
 UNKNOWN, ROLLBACK, NOT_ALLOWED = "amqp:transaction:unknown-id", "amqp:transaction:rollback", "amqp:not-allowed"
 LOCK_LOST = "com.microsoft:message-lock-lost"
@@ -38,13 +38,6 @@ def spanning(namespace: Namespace) -> Controller:
 
 def accepted(transaction_id: bytes) -> State:
     return State(ACCEPTED, transaction_id)
-
-
-def wait(namespace: Namespace, seconds: float) -> None:
-    clock = namespace.clock
-    assert isinstance(clock, ManualClock)
-    clock.advance(seconds)
-    namespace.advance()
 
 
 def received(namespace: Namespace, peer: Controller) -> int:

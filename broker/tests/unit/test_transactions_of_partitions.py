@@ -1,12 +1,12 @@
 """Transactions on a partitioned entity, which may be on one partition only."""
 
-import datetime as dt
 from typing import Any
 
 import pytest
 
 from broker.tests.unit.controller import Controller, State, deliveries, state_of, texts
-from busway_broker.config import NamespaceConfig, QueueConfig
+from broker.tests.unit.namespaces import namespace_of
+from busway_broker.config import QueueConfig
 from busway_broker.core.namespace import Namespace
 from busway_broker.core.partition_hash import partition_of_key
 from busway_broker.core.sequence_numbers import PARTITIONS
@@ -15,17 +15,13 @@ from shared.amqp.fields import compose_list, text_field
 from shared.amqp.performatives import ACCEPTED, REJECTED
 from shared.amqp.sections import data
 from shared.amqp.values import map_, string, symbol
-from shared.clock import ManualClock
 
 KEY, VIA = "x-opt-partition-key", "x-opt-via-partition-key"
-CONFIG = NamespaceConfig(
-    name="n",
-    queues=(
-        QueueConfig(name="parts", enable_partitioning=True),
-        QueueConfig(name="unique", enable_partitioning=True, requires_duplicate_detection=True),
-        QueueConfig(name="sessions", enable_partitioning=True, requires_session=True),
-        QueueConfig(name="plain"),
-    ),
+QUEUES = (
+    QueueConfig(name="parts", enable_partitioning=True),
+    QueueConfig(name="unique", enable_partitioning=True, requires_duplicate_detection=True),
+    QueueConfig(name="sessions", enable_partitioning=True, requires_session=True),
+    QueueConfig(name="plain"),
 )
 ELSEWHERE = next(
     f"key-{n}" for n in range(100) if partition_of_key(f"key-{n}", PARTITIONS) != partition_of_key("a", 16)
@@ -35,7 +31,7 @@ BESIDE = next(f"key-{n}" for n in range(100) if partition_of_key(f"key-{n}", PAR
 
 @pytest.fixture
 def namespace() -> Namespace:
-    return Namespace(CONFIG, ManualClock(dt.datetime(2026, 1, 1, tzinfo=dt.UTC)))
+    return namespace_of(*QUEUES)
 
 
 def message(*, identity: str = "", session: str = "", **annotations: str) -> bytes:
