@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from shared.amqp import values
-from shared.amqp.codec import MAX_DEPTH, MAX_ZERO_WIDTH_ITEMS, decode, decode_all, encode, items_of, pairs_of, plain
+from shared.amqp.codec import MAX_DEPTH, MAX_ZERO_WIDTH_ITEMS, decode_all, encode, items_of, pairs_of, plain
 from shared.amqp.scan import list_fields, map_entries, skip
 from shared.amqp.sections import body_parts, split
 from shared.amqp.values import NULL, Array, Described, Malformed, Value
@@ -109,14 +109,6 @@ def test_compounds_arrays_and_described_values(text: str, payload: Any) -> None:
 def test_malformed_compounds_are_refused_with_where_and_what(text: str, message: str) -> None:
     with pytest.raises(Malformed, match=message):
         decode_all(raw_of(text))
-
-
-def test_a_value_that_reaches_beyond_the_given_end_is_malformed() -> None:
-    assert decode(raw_of("40 50 07 40"), 1, 3) == (values.ubyte(7), 3)
-    with pytest.raises(Malformed):
-        decode(raw_of("40 50 07 40"), 1, 2)
-    with pytest.raises(Malformed):
-        decode(b"\x40", 1)
 
 
 # Limits

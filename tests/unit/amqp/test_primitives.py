@@ -104,14 +104,6 @@ def test_the_table_has_every_primitive_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
-def test_each_encoding_is_malformed_when_cut(text: str) -> None:
-    raw = bytes.fromhex(text)
-    for length in range(len(raw)):
-        with pytest.raises(Malformed):
-            decode_all(raw[:length])
-
-
-@pytest.mark.parametrize("text", sorted({text for _, text, _ in ENCODINGS}))
 def test_each_encoding_is_malformed_with_a_trailing_byte(text: str) -> None:
     with pytest.raises(Malformed, match="1 bytes are left after it, expected none"):
         decode_all(bytes.fromhex(text) + b"\x40")

@@ -1,8 +1,8 @@
 import pytest
 
 from shared.amqp import map_section, values
-from shared.amqp.codec import decode_all, encode
-from shared.amqp.scan import compound_content, join_list, join_map, list_fields, map_entries, skip, text
+from shared.amqp.codec import encode
+from shared.amqp.scan import compound_content, join_list, list_fields, map_entries, skip, text
 from shared.amqp.values import Malformed, Value
 
 
@@ -108,14 +108,6 @@ def test_bytes_beyond_the_end_are_not_read() -> None:
     assert compound_content(buffer, 0, 7) == (2, 3, 7)
 
 
-def test_joined_entries_and_fields_can_be_decoded() -> None:
-    entries = map_entries(MAP, 0, len(MAP))
-    pairs = [MAP[start:stop] for _, start, _, stop in entries]
-    assert join_map(b"", pairs, len(pairs)) == MAP
-    assert join_map(b"\x00\x53\x72", [], 0) == b"\x00\x53\x72" + encode(values.map_([]))
-    assert decode_all(join_list(b"", [b"\x41", b"\x40", b"\x42"])).payload == (values.TRUE, values.NULL, values.FALSE)
-
-
 @pytest.mark.parametrize(
     ("fields", "raw"),
     [
@@ -134,14 +126,6 @@ def test_trailing_nulls_of_a_list_are_omitted(fields: list[bytes], raw: str) -> 
 def test_many_trailing_nulls_are_removed_in_one_pass() -> None:
     # Quadratic work would keep this busy for minutes.
     assert join_list(b"", [b"\x41"] + [b"\x40"] * 500_000) == encode(values.list_([values.TRUE]))
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [("40", None), ("a1 02 c3bc", "ü"), ("b1 00000000", ""), ("a3 01 61", "a"), ("b3 00000000", "")],
-)
-def test_a_field_is_read_as_text(raw: str, expected: str | None) -> None:
-    assert text(raw_of(raw)) == expected
 
 
 @pytest.mark.parametrize(

@@ -90,13 +90,6 @@ def test_a_body_is_split_into_its_sections() -> None:
     assert body_parts(raw_of("00 53 77 a1 01 61")) == [(VALUE, values.string("a"))]
 
 
-@pytest.mark.parametrize("size", [0, 255, 256, 70_000])
-def test_data_sections_of_any_size_are_encoded(size: int) -> None:
-    raw = data(bytes(size))
-    assert body_parts(raw) == [(DATA, values.binary(bytes(size)))]
-    assert split(raw) == Sections(body=raw)
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

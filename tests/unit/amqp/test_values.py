@@ -115,11 +115,6 @@ def test_every_kind_has_a_name_and_an_unassigned_code_is_unknown() -> None:
     assert Value(0xE0, Array(None, (), ())).kind == "array"
 
 
-def test_values_of_different_types_differ() -> None:
-    ones = {values.int_(1), values.long(1), values.timestamp(1), values.uint(1), values.TRUE, values.string("1")}
-    assert len(ones) == 6
-
-
 def test_malformed_is_a_rejected_message_with_its_reason() -> None:
     error = Malformed("value at byte 3: too short")
     assert isinstance(error, MessageRejected)
