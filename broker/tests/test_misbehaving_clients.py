@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from broker.tests.client_frames import CLOSED, DETACHED, ENDED, ClientFrames, codes, error_of, heard_in
 from busway_broker.config import NamespaceConfig, QueueConfig
-from busway_broker.protocol.connection import OUTPUT_LIMIT
+from busway_broker.protocol.link_session import OUTPUT_LIMIT
 from busway_broker.socket_peer import SocketPeer
 from busway_broker.thread import RunningBroker
 from shared.amqp import performatives, sasl

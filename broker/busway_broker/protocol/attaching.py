@@ -16,8 +16,8 @@ from busway_broker.protocol.consumer_link import ConsumerLink, SessionConsumerLi
 from busway_broker.protocol.coordinator_link import CoordinatorLink
 from busway_broker.protocol.fault_effects import under_faults
 from busway_broker.protocol.hub_links import HubPublisherLink, HubReaderLink, hub_node
-from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link, UnansweredLink
+from busway_broker.protocol.link_session import LinkSession
 from busway_broker.protocol.management import entity_node
 from busway_broker.protocol.publisher_link import PublisherLink, TransferLink
 from busway_broker.protocol.request_links import TOKENS, RequestLink, ResponseLink, token_node

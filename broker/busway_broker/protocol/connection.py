@@ -11,17 +11,13 @@ from collections.abc import Callable, Iterator
 
 from busway_broker import errors
 from busway_broker.core.namespace import Namespace
-from busway_broker.core.times import milliseconds
-from busway_broker.core.transaction import Transactions
 from busway_broker.errors import Refusal
 from busway_broker.protocol import claims
-from busway_broker.protocol.claims import MECHANISMS, Claims
-from busway_broker.protocol.holdings import SESSION_SIZE, Holdings, TotalHoldings
-from busway_broker.protocol.interfaces import ResponsePath
+from busway_broker.protocol.claims import MECHANISMS
+from busway_broker.protocol.holdings import SESSION_SIZE, TotalHoldings
 from busway_broker.protocol.link import Link
-from busway_broker.protocol.open_links import OpenLinks
+from busway_broker.protocol.link_session import HEARTBEAT_INTERVAL, MAX_FIRST_FRAME_SIZE, LinkConnection
 from busway_broker.protocol.session import INCOMING_WINDOW, Session
-from shared.amqp import connection as amqp
 from shared.amqp import performatives, sasl
 from shared.amqp.connection import IN_SESSION, MAX_FRAME_SIZE, Phase
 from shared.amqp.errors import (
@@ -35,19 +31,16 @@ from shared.amqp.errors import (
 from shared.amqp.fields import read_list
 from shared.amqp.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER, ProtocolHeader, compose
 
-MAX_FIRST_FRAME_SIZE = 8192  # until the open, where the specification requires 512, and without transfers until a token
 CHANNEL_MAX = 4999
 MAX_SHOWN = 100  # characters of a client's name that are kept
 IDLE_TIME_OUT = 120.0  # seconds that the open announces; the connection is closed after twice as long
-HEARTBEAT_INTERVAL = 25.0
 MIN_REMOTE_IDLE_TIME_OUT = 0.5
 HANDSHAKE_SECONDS = 60.0  # within which a peer has to open the connection, whatever it sends
 TOKEN_SECONDS = 60.0  # within which it then has to show a valid token or key, if the namespace has keys
-OUTPUT_LIMIT = 1024 * 1024  # bytes of pending output at which nothing more is delivered to the peer
 _TRANSFER = bytes((0, 0x53, performatives.TRANSFER))
 
 
-class Connection(amqp.Connection[Session]):
+class Connection(LinkConnection[Session]):
     """The broker's end of a connection."""
 
     def __init__(
@@ -59,69 +52,12 @@ class Connection(amqp.Connection[Session]):
         incoming_window: int = INCOMING_WINDOW,
         later: Callable[[float, Callable[[], None]], object] | None = None,
     ) -> None:
-        """Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections."""
-        super().__init__(wake, max_frame_size=MAX_FIRST_FRAME_SIZE, tick_interval=HEARTBEAT_INTERVAL)
-        self.later = later
-        self.namespace = namespace
+        """Accept *incoming_window* transfers in each session before the peer needs a new window."""
+        super().__init__(namespace, wake, total, later=later)
         self.container_id = ""
-        self.is_writable = True
-        self.is_dropped = False
-        self.claims = Claims(namespace)
-        self.response_links: list[ResponsePath] = []
-        self.open_links = OpenLinks(namespace, self._is_used, self.close)
-        self.transactions = Transactions(namespace)
-        self.holdings = Holdings(
-            TotalHoldings() if total is None else total,
-            lambda: self._phase is Phase.OPEN and self.claims.were_granted,
-            self._refuse_holdings,
-        )
         self._incoming_window = incoming_window
-        self._output_size = 0
-        self._delayed_until: int | None = None
         self._is_counted = False
         self._untrusted_seconds = 0.0
-
-    def emit(self, frame: bytes, payload: bytes = b"") -> None:
-        """Add a frame to the output; beyond the limit the connection is not writable until it is resumed."""
-        self._output.append(frame)
-        self._output_size += len(frame)
-        if payload:
-            self._output.append(payload)
-            self._output_size += len(payload)
-        if self._output_size > OUTPUT_LIMIT:
-            self.is_writable = False
-        if not self._is_receiving:
-            self._wake()
-
-    def take_output(self) -> bytes:
-        """Return and clear the output; nothing while it is delayed."""
-        if self._delayed_until is not None:
-            return b""
-        data = b"" if self.is_dropped else b"".join(self._output)
-        self._output.clear()
-        self._output_size = 0
-        return data
-
-    def drop(self) -> None:
-        """Break the connection without closing it, as a fault asks for; `release` follows when the socket is closed."""
-        self._phase, self.is_closed = Phase.CLOSED, True
-        self.is_writable = False
-        self.is_dropped = True
-        self._wake()
-
-    def delay_output(self, seconds: float) -> None:
-        """Send nothing for a while, as a fault asks for."""
-        namespace = self.namespace
-        until = milliseconds(namespace.clock) + round(seconds * 1000)
-        self._delayed_until = max(until, self._delayed_until or 0)
-        namespace.timers.set(self, self._delayed_until)
-
-    def advance(self, now: int) -> int | None:
-        """Send the delayed output if it is due; see `Timed`."""
-        if self._delayed_until is not None and self._delayed_until <= now:
-            self._delayed_until = None
-            self._wake()
-        return self._delayed_until
 
     def _links(self) -> Iterator[Link]:
         return (link for session in [*self.sessions.values()] for link in [*session.links.values()])
@@ -142,9 +78,6 @@ class Connection(amqp.Connection[Session]):
         super().receive(data)
         if self._reader.unread or self.holdings.unread:
             self.holdings.set_unread(len(self._reader.unread))
-
-    def _refuse_holdings(self, reason: str) -> None:
-        self.close(Refusal(errors.RESOURCE_LIMIT_EXCEEDED, reason))
 
     def _check_size(self, body: bytes) -> None:
         """Raise ConnectionViolation for a large frame of a peer without a token, except for one that has a token."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from busway_broker import errors
 from busway_broker.core.namespace import deleted
@@ -16,7 +16,7 @@ from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation
 from busway_broker.protocol.fault_effects import under_faults
-from busway_broker.protocol.interfaces import LinkConnection, LinkSession
+from busway_broker.protocol.link_session import LinkConnection, LinkSession
 from busway_broker.protocol.outgoing_link import OutgoingLink
 from busway_broker.protocol.terminus import with_session_id
 from shared.amqp import performatives
@@ -181,7 +181,7 @@ class SessionConsumerLink(ConsumerLink):
             self._sessions.accept_next(self, milliseconds(clock) + self._timeout)
 
     @property
-    def connection(self) -> LinkConnection:
+    def connection(self) -> LinkConnection[Any]:
         """Return the connection of the link."""
         return self.session.connection
 

@@ -7,7 +7,7 @@ Source: OASIS AMQP 1.0, part 4, sections 4.2 and 4.3.
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation
 from busway_broker.protocol.incoming_link import IncomingLink
-from busway_broker.protocol.interfaces import LinkSession
+from busway_broker.protocol.link_session import LinkSession
 from shared.amqp import performatives
 from shared.amqp.errors import DECODE_ERROR, NOT_ALLOWED, NOT_IMPLEMENTED
 from shared.amqp.fields import Fields, fields_of

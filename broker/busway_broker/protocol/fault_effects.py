@@ -1,11 +1,12 @@
 """The effects of a fault on one operation."""
 
 from collections.abc import Callable
+from typing import Any
 
 from busway_broker.core.namespace import Namespace
 from busway_broker.errors import Refusal
 from busway_broker.faults import Effect, Fault, Operation
-from busway_broker.protocol.interfaces import LinkConnection
+from busway_broker.protocol.link_session import LinkConnection
 from shared.amqp.errors import AmqpError
 
 _MANAGEMENT = "/$management"
@@ -13,7 +14,7 @@ _MANAGEMENT = "/$management"
 
 def apply_fault[Answer](
     fault: Fault,
-    connection: LinkConnection,
+    connection: LinkConnection[Any],
     path: str,
     carry_out: Callable[[], Answer],
     refuse: Callable[[Refusal], Answer],
@@ -42,7 +43,7 @@ def apply_fault[Answer](
 
 def under_faults[Answer](
     operation: Operation,
-    connection: LinkConnection,
+    connection: LinkConnection[Any],
     path: str,
     carry_out: Callable[[], Answer],
     refuse: Callable[[Refusal], Answer],

@@ -17,7 +17,7 @@ from busway_broker.core.times import milliseconds
 from busway_broker.errors import Refusal
 from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
-from busway_broker.protocol.interfaces import LinkSession
+from busway_broker.protocol.link_session import LinkSession
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from busway_broker.protocol.requests import Node, Request, Response, by_text, ok, refused
 from busway_broker.protocol.terminus import SELECTOR_FILTER, filters_of

@@ -7,8 +7,8 @@ from busway_broker.core.transaction import Transaction
 from busway_broker.errors import LinkRefusal, Refusal
 from busway_broker.faults import Effect, Operation
 from busway_broker.protocol.fault_effects import apply_fault
-from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link
+from busway_broker.protocol.link_session import LinkSession
 from shared.amqp import performatives
 from shared.amqp.errors import DECODE_ERROR, INVALID_FIELD, NOT_ALLOWED, AmqpError
 from shared.amqp.links import Assembly

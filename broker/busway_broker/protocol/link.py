@@ -7,7 +7,7 @@ from busway_broker.config import Right
 from busway_broker.core.times import milliseconds
 from busway_broker.core.usage import Times
 from busway_broker.errors import Refusal
-from busway_broker.protocol.interfaces import LinkSession
+from busway_broker.protocol.link_session import LinkSession
 from shared.amqp import performatives
 from shared.amqp.errors import NOT_ALLOWED, AmqpError, SessionViolation
 from shared.amqp.performatives import Attach, Flow, Transfer

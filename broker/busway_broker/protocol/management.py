@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from busway_broker import errors
 from busway_broker.config import STANDARD_MESSAGE_SIZE, EntityStatus, LinkLimits, Right
@@ -24,7 +25,7 @@ from busway_broker.core.times import milliseconds
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.protocol import rule_descriptions
-from busway_broker.protocol.interfaces import LinkConnection
+from busway_broker.protocol.link_session import LinkConnection
 from busway_broker.protocol.requests import ENTITY_KEYS, Arguments, Node, Request, Response, ok, refused
 from shared.amqp.codec import items_of
 from shared.amqp.errors import NOT_ALLOWED, NOT_IMPLEMENTED, AmqpError
@@ -46,7 +47,7 @@ _NOT_OF_SEND_DISABLED = frozenset(("peek-message", "cancel-scheduled-message"))
 _PREFIX = "com.microsoft:"
 
 
-def entity_node(connection: LinkConnection, path: str) -> Node:
+def entity_node(connection: LinkConnection[Any], path: str) -> Node:
     """Return the node of the entity or sub-queue at *path*; a Refusal if it does not exist."""
     namespace = connection.namespace
     entity: Entity | None
@@ -65,7 +66,7 @@ class Management:
     """The operations on one entity; a dead-letter queue has only a store, a topic has no store."""
 
     def __init__(
-        self, path: str, entity: Entity | None, store: MessageStore | None, connection: LinkConnection
+        self, path: str, entity: Entity | None, store: MessageStore | None, connection: LinkConnection[Any]
     ) -> None:
         """Answer the requests that arrive over *connection*."""
         self._connection = connection

@@ -3,8 +3,8 @@
 from busway_broker.errors import Refusal
 from busway_broker.faults import Effect, Operation
 from busway_broker.protocol.fault_effects import apply_fault
-from busway_broker.protocol.interfaces import LinkSession
 from busway_broker.protocol.link import Link
+from busway_broker.protocol.link_session import LinkSession
 from shared.amqp.dispositions import Disposition
 from shared.amqp.errors import NOT_IMPLEMENTED
 from shared.amqp.performatives import Attach, Flow

@@ -11,7 +11,7 @@ from busway_broker.core.sequence_numbers import Part
 from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import LinkRefusal, Refusal
 from busway_broker.protocol.incoming_link import BATCH_FORMAT, IncomingLink
-from busway_broker.protocol.interfaces import LinkSession
+from busway_broker.protocol.link_session import LinkSession
 from shared.amqp.errors import NOT_ALLOWED
 from shared.amqp.performatives import Attach
 from shared.amqp.values import map_, symbol, ulong

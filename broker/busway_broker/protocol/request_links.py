@@ -17,7 +17,7 @@ from busway_broker.faults import PEEKED, Operation
 from busway_broker.protocol.claims import Claims
 from busway_broker.protocol.fault_effects import apply_fault
 from busway_broker.protocol.incoming_link import IncomingLink
-from busway_broker.protocol.interfaces import LinkSession, ResponsePath
+from busway_broker.protocol.link_session import LinkSession, ResponsePath
 from busway_broker.protocol.outgoing_link import TAG_SIZE, OutgoingLink
 from busway_broker.protocol.requests import Node, Request, Response, encode_response, ok, read_request, refused
 from busway_broker.protocol.terminus import address_of

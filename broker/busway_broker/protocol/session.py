@@ -1,21 +1,18 @@
 """The broker's end of an AMQP session: links by handle, and the deliveries that the peer has not settled."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from busway_broker import errors
-from busway_broker.core.transaction import TransactionScope
 from busway_broker.protocol.attaching import create_link
 from busway_broker.protocol.holdings import LINK_SIZE
-from busway_broker.protocol.interfaces import DeliveringLink, LinkConnection
 from busway_broker.protocol.link import Link
+from busway_broker.protocol.link_session import LinkConnection, LinkSession
 from shared.amqp import performatives
-from shared.amqp import session as amqp
 from shared.amqp.dispositions import (
     Disposition,
     accepted_frame,
-    disposition,
     read_disposition,
-    transactional_disposition,
 )
 from shared.amqp.errors import AmqpError, SessionViolation
 from shared.amqp.fields import ACCEPTED, Field, Fields
@@ -26,45 +23,21 @@ INCOMING_WINDOW = 5000
 HANDLE_MAX = 255  # a begin of the service: vcabbage/amqp 43
 
 
-class Session(amqp.Session):
+class Session(LinkSession):
     """The broker's end of a session; it uses the peer's channel and handle numbers as its own."""
 
     def __init__(
-        self, connection: LinkConnection, channel: int, peer: Begin, *, incoming_window: int = INCOMING_WINDOW
+        self, connection: LinkConnection[Any], channel: int, peer: Begin, *, incoming_window: int = INCOMING_WINDOW
     ) -> None:
         """Accept *incoming_window* transfers before the peer needs a new window."""
-        super().__init__(
-            connection.emit,
-            channel,
-            incoming_window=incoming_window,
-            outgoing_window=incoming_window,
-            next_outgoing_id=1,
-        )
-        self.open_window(peer, connection.remote_max_frame_size)
-        self.connection = connection
+        super().__init__(connection, channel, peer, incoming_window=incoming_window)
         self.links: dict[int, Link] = {}
         self._sizes: dict[int, int] = {}
-        self._unsettled: dict[int, tuple[DeliveringLink, bytes]] = {}
-        self._max_unsettled = connection.namespace.config.links.max_unsettled
         self._is_over = False
-        self.transaction_scope = TransactionScope()
 
     def begin(self) -> None:
         """Answer the peer's begin."""
         self.emit_begin(self.channel, HANDLE_MAX)
-
-    def emit_outcome(self, delivery_id: int, state: bytes, *, role: bool, transaction_id: bytes | None = None) -> None:
-        """Send the encoded outcome of a delivery, of the peer's if the role is True, maybe within a transaction."""
-        if transaction_id is not None:
-            self.emit(
-                transactional_disposition(
-                    role=role, delivery_id=delivery_id, transaction_id=transaction_id, outcome=state
-                )
-            )
-        elif state == performatives.ACCEPTED_STATE:
-            self.connection.emit(accepted_frame(self.channel, delivery_id, delivery_id, role=role))
-        else:
-            self.emit(disposition(role=role, delivery_id=delivery_id, state=state))
 
     # Incoming
 
@@ -175,41 +148,12 @@ class Session(amqp.Session):
             raise SessionViolation(errors.UNATTACHED_HANDLE, f"handle {handle}: no link is attached to it")
         return link
 
-    # Outgoing
-
-    def can_send(self) -> bool:
-        """Return whether the peer accepts one more transfer now."""
-        return self._remote_incoming_window > 0 and self.connection.is_writable and not self._waiting
-
-    @property
-    def is_full(self) -> bool:
-        """Return whether the peer has as many unsettled deliveries as it may have."""
-        return self._max_unsettled is not None and len(self._unsettled) >= self._max_unsettled
-
-    def send(self, link: DeliveringLink, tag: bytes, message: bytes, *, settled: bool) -> None:
-        """Send a message in frames of the peer's maximum size; frames beyond its window wait."""
-        delivery_id = self.transfer(link.handle, tag, message, settled=settled)
-        if not settled:
-            self._unsettled[delivery_id] = link, tag
-
     def pump(self) -> None:
         """Let every link deliver what it can."""
         for link in list(self.links.values()):
             link.pump()
 
     # End
-
-    def settled(self, delivery_id: int) -> None:
-        """Forget a delivery that was settled by the commit of its transaction."""
-        was_full = self.is_full
-        self._unsettled.pop(delivery_id, None)
-        if was_full:
-            self.pump()
-
-    def forget(self, link: DeliveringLink) -> None:
-        """Forget the deliveries of a link that has ended: those that are unsettled, and those that wait."""
-        self.drop_waiting(link.handle)
-        self._unsettled = {number: entry for number, entry in self._unsettled.items() if entry[0] is not link}
 
     def fail(self, violation: SessionViolation) -> None:
         """End the session because the peer violated the protocol; later frames on its channel are ignored."""
