@@ -229,11 +229,13 @@ class Partition:
 class Hub:
     """An event hub."""
 
-    def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder | None = None) -> None:
         self.path = config.name
         self.config = config
         self.created_at = milliseconds(clock)
-        self.partitions = [Partition(config, number, clock, recorder) for number in range(config.partition_count)]
+        self.partitions = [
+            Partition(config, number, clock, recorder or Recorder()) for number in range(config.partition_count)
+        ]
         self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
         self._turns = itertools.cycle(self.partitions)
 
