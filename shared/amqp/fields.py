@@ -111,7 +111,7 @@ _CODES = {
     )
     for code, name in enumerate(names.split(), first)
 }
-"""The numbers that stand for symbolic descriptors."""
+"""The numbers that symbolic descriptors mean."""
 
 
 class Fields:

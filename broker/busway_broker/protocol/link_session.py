@@ -66,7 +66,7 @@ class LinkConnection[S: session.Session](connection.Connection[S]):
         """
         Serve *namespace*; call *wake* when output appears outside `receive`; *total* has all its connections.
 
-        *later* calls a function after seconds of the machine's time; there is none without sockets.
+        *later* calls a function after seconds of the machine's time, None without sockets.
         """
         super().__init__(wake, max_frame_size=MAX_FIRST_FRAME_SIZE, tick_interval=HEARTBEAT_INTERVAL)
         self.later = later

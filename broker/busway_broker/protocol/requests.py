@@ -62,7 +62,7 @@ class Response:
 
 
 class Keys(NamedTuple):
-    """The names of the properties that say what became of a request."""
+    """The names of the properties that have the result of a request."""
 
     status: str
     description: str
