@@ -150,12 +150,15 @@ class Fields:
             return field is True
         raise self._wrong(number, "a boolean")
 
+    def _of[Kind](self, number: int, kind: type[Kind], expected: str) -> Kind | None:
+        field = self._field(number)
+        if field is None or isinstance(field, kind):
+            return field
+        raise self._wrong(number, expected)
+
     def text(self, number: int) -> str | None:
         """Return a string or symbol."""
-        field = self._field(number)
-        if field is None or isinstance(field, str):
-            return field
-        raise self._wrong(number, "text")
+        return self._of(number, str, "text")
 
     def required_text(self, number: int) -> str:
         """Return a required string or symbol."""
@@ -166,10 +169,7 @@ class Fields:
 
     def binary(self, number: int) -> bytes | None:
         """Return a binary."""
-        field = self._field(number)
-        if field is None or isinstance(field, bytes):
-            return field
-        raise self._wrong(number, "a binary")
+        return self._of(number, bytes, "a binary")
 
     def symbols(self, number: int) -> tuple[str, ...]:
         """Return a field of several symbols, for which a single one may be sent without its array (part 1, 1.4)."""
@@ -184,10 +184,7 @@ class Fields:
 
     def value(self, number: int) -> Value | None:
         """Return a map, list, array or described value."""
-        field = self._field(number)
-        if field is None or isinstance(field, Value):
-            return field
-        raise self._wrong(number, "a compound value")
+        return self._of(number, Value, "a compound value")
 
 
 def fields_of(value: Value | None, name: str) -> tuple[int, Fields]:

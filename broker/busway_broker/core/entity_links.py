@@ -49,13 +49,15 @@ class EntityLinks:
 
     def count(self, path: str, use: Use) -> int:
         """Return how many links use an entity for this purpose; a topic's subscriptions are included."""
-        at = [links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS)]
-        return sum(link is use for links in at for link in links.values())
+        return sum(each is use for at in self._within(path) for each in self._links[at].values())
 
     def are_at(self, path: str) -> bool:
         """Return whether there is an open link of the entity at *path*, a topic's subscriptions included."""
-        at = (links for each, links in self._links.items() if each == path or each.startswith(path + _SUBSCRIPTIONS))
-        return any(link.is_attached for links in at for link in links)
+        return any(link.is_attached for at in self._within(path) for link in self._links[at])
+
+    def _within(self, path: str) -> list[str]:
+        """Return the paths of an entity and, of a topic, of its subscriptions."""
+        return [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]
 
     def detach(self, path: str, uses: Collection[Use], refusal: Refusal) -> None:
         """End the links of the entity at *path* that have one of these purposes."""
@@ -75,7 +77,7 @@ class EntityLinks:
 
         Its `$management` links stay, and see what it was (issue 30028 of azure-sdk-for-net).
         """
-        for each in [each for each in self._links if each == path or each.startswith(path + _SUBSCRIPTIONS)]:
+        for each in self._within(path):
             self.detach(each, (Use.SEND, Use.RECEIVE), refusal)
 
 

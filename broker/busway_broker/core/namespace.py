@@ -26,8 +26,6 @@ from shared.clock import Clock
 MAX_HOPS = 4
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://[^/]*/?", re.IGNORECASE)
-_DEAD_LETTER = "/$deadletterqueue"
-_TRANSFER_DEAD_LETTER = "/$transfer/$deadletterqueue"
 SUB_QUEUE = re.compile(r"(/\$transfer)?/\$deadletterqueue$", re.IGNORECASE)
 
 type Entity = Queue | Topic | Subscription
@@ -151,20 +149,16 @@ class Namespace:
 
     def store(self, path: str) -> MessageStore:
         """Return the store that a receiver at a path receives from."""
-        lower = path.lower()
-        for suffix in (_TRANSFER_DEAD_LETTER, _DEAD_LETTER):
-            if lower.endswith(suffix):
-                entity = self.entity(path[: -len(suffix)])
-                if isinstance(entity, Topic):
-                    break
-                backlog = entity.backlog
-                return backlog.transfer_dead_letters if suffix == _TRANSFER_DEAD_LETTER else backlog.dead_letters
-        entity = self.entity(path)
+        found = SUB_QUEUE.search(path)
+        entity = self.entity(path if found is None else path[: found.start()])
         if isinstance(entity, Topic):
             # dotnet-architecture/eShopOnContainers issue 1698
-            text = f"The messaging entity '{self.name}:topic:{entity.path}' could not be found."
-            raise Refusal(errors.NOT_FOUND, text)
-        return entity.backlog.store
+            name = f"topic:{entity.path}" if found is None else path
+            raise Refusal(errors.NOT_FOUND, f"The messaging entity '{self.name}:{name}' could not be found.")
+        backlog = entity.backlog
+        if found is None:
+            return backlog.store
+        return backlog.transfer_dead_letters if found[1] else backlog.dead_letters
 
     def target(self, path: str) -> Queue | Topic:
         """Return the queue or topic that a sender at a path sends to."""
