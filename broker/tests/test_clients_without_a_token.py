@@ -5,21 +5,20 @@ The memory of the process is measured while all connections of an attack are ope
 """
 
 import contextlib
-import json
 import resource
 import select
+import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
+from broker.tests.broker_process import BrokerProcess
 from broker.tests.client_frames import ClientFrames
 from shared.amqp import performatives
 from shared.amqp.codec import encode
@@ -29,7 +28,6 @@ from shared.amqp.values import Value, map_, string
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 MEGABYTE = 1024 * 1024
 # Of all connections together, and what Python needs for it.
@@ -101,29 +99,14 @@ ATTACKS: dict[str, tuple[int, Callable[[], Iterator[bytes]]]] = {
 }
 
 
-class Broker:
-    """`busway broker` with a namespace that requires tokens, and one that does not."""
+class Broker(BrokerProcess):
+    """A namespace that requires tokens, and one that does not."""
 
     def __init__(self, folder: Path) -> None:
         queues = [{"Name": QUEUE}]
         keys = [{"Name": "owner", "Key": "a-key-of-this-test", "Rights": ["Manage"]}]
-        namespaces = [
-            {"Name": "keyed", "Queues": queues, "SharedAccessKeys": keys},
-            {"Name": "open", "Queues": queues},
-        ]
-        path = folder / "Config.json"
-        path.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-        command = [sys.executable, "-m", "cli", "broker", "--port", "0", "--config", str(path)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
-        assert self._process.stdout is not None
-        self.strings = {}
-        for _ in namespaces:
-            _, name, text = self._process.stdout.readline().split()
-            self.strings[name] = text
-
-    def address(self, name: str) -> tuple[str, int]:
-        host, _, port = self.strings[name].partition("//")[2].partition(";")[0].partition(":")
-        return host, int(port.strip("/"))
+        keyed = {"Name": "keyed", "Queues": queues, "SharedAccessKeys": keys}
+        super().__init__(folder, [keyed, {"Name": "open", "Queues": queues}])
 
     def note_memory(self) -> None:
         """Measure growth from now on."""
@@ -136,29 +119,23 @@ class Broker:
 
     @property
     def _memory(self) -> int:
-        status = Path(f"/proc/{self._process.pid}/statm").read_text()
+        status = Path(f"/proc/{self.process.pid}/statm").read_text()
         return int(status.split()[1]) * resource.getpagesize()
-
-    def close(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    running = Broker(tmp_path_factory.mktemp("broker"))
+    running = Broker(tmp_path_factory.mktemp("broker")).start()
     for name in running.strings:
         round_trip(running, name)
     running.note_memory()
     yield running
-    running.close()
+    running.end(signal.SIGTERM)
 
 
 def round_trip(broker: Broker, name: str) -> None:
     with (
-        ServiceBusClient.from_connection_string(broker.strings[name], retry_total=0) as client,
+        broker.client(name) as client,
         client.get_queue_sender(QUEUE) as sender,
         client.get_queue_receiver(QUEUE) as receiver,
     ):

@@ -3,17 +3,15 @@
 import collections
 import contextlib
 import itertools
-import json
 import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from azure.servicebus import (
@@ -24,53 +22,22 @@ from azure.servicebus import (
 )
 from azure.servicebus.exceptions import ServiceBusError
 
+from broker.tests.broker_process import ROOT, BrokerProcess
+
 LIVES = 6
-ROOT = Path(__file__).parents[2]
 QUEUE = "orders"
 
 pytestmark = pytest.mark.long
 
 
-class Broker:
-    """`busway broker --data` in a process of its own; *prefix* is a command that runs it."""
-
-    def __init__(self, folder: Path, *options: str, prefix: Sequence[str] = ()) -> None:
-        config = {"UserConfig": {"Namespaces": [{"Name": "west", "Queues": [{"Name": QUEUE}]}]}}
-        path = folder / "Config.json"
-        path.write_text(json.dumps(config))
-        self.command = [
-            *(*prefix, sys.executable, "-m", "cli", "broker", "--port", "0"),
-            *("--config", str(path), "--data", str(folder / "data"), *options),
-        ]
-        self._errors = folder / "errors"
-
-    def start(self) -> Self:
-        with self._errors.open("w") as errors:
-            self._process = subprocess.Popen(  # noqa: S603 - the command is this project's own
-                self.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-        assert self._process.stdout is not None
-        self._output = self._process.stdout
-        _, _, self._string = self._output.readline().split()
-        return self
-
-    def end(self, number: int = signal.SIGKILL) -> None:
-        self._process.send_signal(number)
-        self.wait()
-
-    def wait(self) -> tuple[int, str]:
-        """Return the exit code and the errors of a broker that ends."""
-        code = self._process.wait(20)
-        self._output.close()
-        return code, self._errors.read_text()
-
-    def client(self) -> ServiceBusClient:
-        return ServiceBusClient.from_connection_string(self._string, retry_total=0)
+def stored(folder: Path, *options: str, prefix: Sequence[str] = ()) -> BrokerProcess:
+    namespace = {"Name": "west", "Queues": [{"Name": QUEUE}]}
+    return BrokerProcess(folder, [namespace], "--data", folder / "data", *options, prefix=prefix)
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    running = Broker(tmp_path).start()
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    running = stored(tmp_path).start()
     yield running
     running.end()
 
@@ -84,7 +51,7 @@ def take_all(client: ServiceBusClient, **options: Any) -> list[ServiceBusReceive
     return found
 
 
-def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker) -> None:
+def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: BrokerProcess) -> None:
     numbers = itertools.count()
     accepted: set[str] = set()
     attempted: set[str | None] = set()
@@ -92,14 +59,14 @@ def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker
     chance = random.Random(7)
 
     def send() -> None:
-        with broker.client() as client, client.get_queue_sender(QUEUE) as sender:
+        with broker.client("west") as client, client.get_queue_sender(QUEUE) as sender:
             while True:
                 ids = [str(next(numbers)) for _ in range(chance.choice((1, 1, 20)))]
                 sender.send_messages([ServiceBusMessage("x" * 200, message_id=each) for each in ids])
                 accepted.update(ids)
 
     def receive() -> None:
-        with broker.client() as client, client.get_queue_receiver(QUEUE) as receiver:
+        with broker.client("west") as client, client.get_queue_receiver(QUEUE) as receiver:
             while True:
                 for message in receiver.receive_messages(20, max_wait_time=1):
                     attempted.add(message.message_id)
@@ -124,7 +91,7 @@ def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker
             assert not thread.is_alive()
         broker.start()
 
-    with broker.client() as client:
+    with broker.client("west") as client:
         left = [each.message_id for each in take_all(client)]
     assert len(settled) > 100
     assert len(accepted) > 200
@@ -135,18 +102,18 @@ def test_accepted_messages_survive_a_kill_and_settled_ones_do_not(broker: Broker
 
 
 def test_a_broker_that_is_stopped_and_one_without_fsync_keep_their_state(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, "--no-fsync").start()
+    broker = stored(tmp_path, "--no-fsync").start()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with broker.client() as client, client.get_queue_sender(QUEUE) as sender:
+        with broker.client("west") as client, client.get_queue_sender(QUEUE) as sender:
             sender.send_messages(ServiceBusMessage("body"))
         broker.end(number)
         broker.start()
-    with broker.client() as client:
+    with broker.client("west") as client:
         assert len(take_all(client)) == 2
     broker.end()
 
 
-def test_a_second_broker_on_the_same_folder_ends_with_the_reason(broker: Broker) -> None:
+def test_a_second_broker_on_the_same_folder_ends_with_the_reason(broker: BrokerProcess) -> None:
     second = subprocess.run(  # noqa: S603 - the command is this project's own
         broker.command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=20
     )
@@ -155,11 +122,11 @@ def test_a_second_broker_on_the_same_folder_ends_with_the_reason(broker: Broker)
 
 
 def test_a_broker_that_cannot_store_answers_nothing_and_ends_with_the_reason(tmp_path: Path) -> None:
-    limited = Broker(tmp_path, prefix=["sh", "-c", 'ulimit -f 1000 && exec "$@"', "sh"]).start()
+    limited = stored(tmp_path, prefix=["sh", "-c", 'ulimit -f 1000 && exec "$@"', "sh"]).start()
     accepted: list[str] = []
 
     def send() -> None:
-        with limited.client() as client, client.get_queue_sender(QUEUE) as sender:
+        with limited.client("west") as client, client.get_queue_sender(QUEUE) as sender:
             for number in range(100):
                 sender.send_messages(ServiceBusMessage("x" * 50_000, message_id=str(number)))
                 accepted.append(str(number))
@@ -170,7 +137,7 @@ def test_a_broker_that_cannot_store_answers_nothing_and_ends_with_the_reason(tmp
     assert code == 1
     assert re.search(r"broker\.sqlite: cannot be written: ", errors)
     assert 0 < len(accepted) < 100
-    following = Broker(tmp_path).start()
-    with following.client() as client:
+    following = stored(tmp_path).start()
+    with following.client("west") as client:
         assert [each.message_id for each in take_all(client)] == accepted
     following.end()

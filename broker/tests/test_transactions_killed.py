@@ -1,16 +1,14 @@
 """A broker with `--data`, killed while clients are within transactions: each one is done as a whole or not at all."""
 
 import datetime as dt
-import json
 import random
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from broker.tests.broker_process import BrokerProcess
 from broker.tests.unit.controller import Controller, deliveries, new_namespace, texts
 from busway_broker.config import NamespaceConfig, QueueConfig
 from busway_broker.storage.namespace_storage import NamespaceStorage
@@ -20,7 +18,6 @@ from shared.amqp.frames import HEADER, compose
 from shared.amqp.performatives import Flow
 from shared.clock import ManualClock
 
-ROOT = Path(__file__).parents[2]
 LIVES = 3
 CLIENTS = 3
 MESSAGES = [b"%d" % number for number in range(60)]
@@ -118,16 +115,11 @@ class Mover:
 @contextmanager
 def killed(folder: Path) -> Iterator[int]:
     """Run a broker and yield its port; kill it at the end."""
-    command = [sys.executable, "-m", "busway_broker", "--port", "0", "--config", str(folder / "Config.json")]
-    command += ["--data", str(folder / "data")]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603 - the command is this project's own
+    running = BrokerProcess(folder, [NAMESPACE], "--data", folder / "data").start()
     try:
-        assert process.stdout is not None
-        with process.stdout as output:
-            yield int(output.readline().split()[2].partition("localhost:")[2].partition(";")[0])
+        yield running.address("n")[1]
     finally:
-        process.kill()
-        process.wait()
+        running.end()
 
 
 def contents(folder: Path) -> tuple[list[bytes], list[bytes]]:
@@ -138,7 +130,6 @@ def contents(folder: Path) -> tuple[list[bytes], list[bytes]]:
 
 
 def test_each_transaction_is_done_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
-    (tmp_path / "Config.json").write_text(json.dumps({"UserConfig": {"Namespaces": [NAMESPACE]}}))
     chance = random.Random(23)
     answered: set[bytes] = set()
     for life in range(LIVES):
