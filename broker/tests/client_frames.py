@@ -6,7 +6,7 @@ from shared.amqp import performatives
 from shared.amqp.codec import plain
 from shared.amqp.fields import compose_list, number_field, read_list
 from shared.amqp.frames import AMQP_HEADER, HEADER, compose
-from shared.amqp.performatives import Attach, Flow
+from shared.amqp.performatives import Attach, Flow, Open
 from shared.amqp.values import NULL, Value, described, list_, string, ulong
 
 CLOSED, ENDED, DETACHED = performatives.CLOSE, performatives.END, performatives.DETACH
@@ -23,12 +23,8 @@ class ClientFrames:
         self, *, window: int = 100, max_frame_size: int = 65536, channel_max: int = 10, idle_time_out: int = 60_000
     ) -> None:
         self.window = window
-        self.opening = compose(
-            0,
-            performatives.open_(
-                "me", max_frame_size=max_frame_size, channel_max=channel_max, idle_time_out=idle_time_out
-            ),
-        )
+        opening = Open("me", max_frame_size, channel_max, idle_time_out)
+        self.opening = compose(0, performatives.open_(opening))
 
     def preamble(self) -> bytes:
         """Return what opens a connection and its first session."""

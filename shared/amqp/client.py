@@ -26,7 +26,7 @@ from shared.amqp.errors import (
 from shared.amqp.fields import ACCEPTED, Field, Fields, read_list
 from shared.amqp.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER, ProtocolHeader, compose
 from shared.amqp.links import Link
-from shared.amqp.performatives import Attach
+from shared.amqp.performatives import Attach, Open
 
 IDLE_SECONDS = 30.0
 """What the open announces, half of the time after which the connection is closed."""
@@ -129,15 +129,10 @@ class Client(connection.Connection["ClientSession"]):
             self._phase = Phase.SASL
         else:
             self._phase = Phase.OPENING
-            opening = performatives.open_(
-                self._opening.container_id,
-                host_name=self._opening.host_name,
-                max_frame_size=MAX_FRAME_SIZE,
-                channel_max=self._opening.channel_max,
-                idle_time_out=int(IDLE_SECONDS * 1000),
-            )
-            self.emit(compose(0, opening))
-            if not self._opening.awaits_answer:
+            own, idle_time_out = self._opening, int(IDLE_SECONDS * 1000)
+            opening = Open(own.container_id, MAX_FRAME_SIZE, own.channel_max, idle_time_out, own.host_name)
+            self.emit(compose(0, performatives.open_(opening)))
+            if not own.awaits_answer:
                 self._opened()
 
     def _on_sasl(self, kind: int, body: bytes) -> None:

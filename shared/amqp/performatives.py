@@ -6,7 +6,7 @@ Source: OASIS AMQP 1.0, part 2, section 2.7, part 3, section 3.4, and part 4, se
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shared.amqp.codec import encode, pairs_of
 from shared.amqp.errors import AmqpError
@@ -47,72 +47,23 @@ TRUE, FALSE = b"\x41", b"\x42"
 
 
 class Open(NamedTuple):
-    """The fields of an open that Busway reads; the idle time-out is in milliseconds."""
+    """The fields of an open that Busway uses; the idle time-out is in milliseconds, and a client names its host."""
 
     container_id: str
     max_frame_size: int
     channel_max: int
     idle_time_out: int | None
-
-
-def read_open(raw: list[Field]) -> Open:
-    """Return an open."""
-    fields = Fields("open", raw)
-    size, channels = fields.number(2), fields.number(3)
-    return Open(
-        fields.required_text(0),
-        0xFFFFFFFF if size is None else size,
-        0xFFFF if channels is None else channels,
-        fields.number(4),
-    )
-
-
-def open_(
-    container_id: str, *, max_frame_size: int, channel_max: int, idle_time_out: int, host_name: str | None = None
-) -> bytes:
-    """Return an open; a client names the host that it wants."""
-    return compose_list(
-        OPEN,
-        [
-            text_field(container_id),
-            text_field(host_name),
-            number_field(max_frame_size),
-            b"\x60%b" % channel_max.to_bytes(2),
-            number_field(idle_time_out),
-            *[NULL] * 5,
-        ],
-    )
+    host_name: str | None = None
 
 
 class Begin(NamedTuple):
-    """The fields of a begin that Busway reads."""
+    """The fields of a begin that Busway uses; an answer names the channel of the peer's begin."""
 
     remote_channel: int | None
     next_outgoing_id: int
     incoming_window: int
-
-
-def read_begin(raw: list[Field]) -> Begin:
-    """Return a begin."""
-    fields = Fields("begin", raw)
-    return Begin(fields.number(0), fields.required_number(1), fields.required_number(2))
-
-
-def begin(
-    remote_channel: int | None, *, next_outgoing_id: int, incoming_window: int, outgoing_window: int, handle_max: int
-) -> bytes:
-    """Return a begin; an answer names the *remote_channel* of the peer's."""
-    return compose_list(
-        BEGIN,
-        [
-            NULL if remote_channel is None else b"\x60%b" % remote_channel.to_bytes(2),
-            number_field(next_outgoing_id),
-            number_field(incoming_window),
-            number_field(outgoing_window),
-            number_field(handle_max),
-            *[NULL] * 3,
-        ],
-    )
+    outgoing_window: int | None
+    handle_max: int | None
 
 
 class Attach(NamedTuple):
@@ -130,53 +81,7 @@ class Attach(NamedTuple):
     desired_capabilities: tuple[str, ...]
     properties: Value | None
     offered_capabilities: tuple[str, ...] = ()
-
-
-_MIXED = 2
-_SECOND = 1
-_LARGEST_SIZE = 2**64 - 1
-
-
-def read_attach(raw: list[Field]) -> Attach:
-    """Return an attach."""
-    fields = Fields("attach", raw)
-    send_settle_mode = fields.number(3, _MIXED)
-    return Attach(
-        fields.required_text(0),
-        fields.required_number(1),
-        fields.flag(2),
-        _MIXED if send_settle_mode is None else send_settle_mode,
-        fields.number(4, _SECOND) or 0,
-        fields.value(5),
-        fields.value(6),
-        fields.number(9),
-        fields.number(10, _LARGEST_SIZE),
-        fields.symbols(12),
-        fields.value(13),
-    )
-
-
-def attach(link: Attach) -> bytes:
-    """Return an attach."""
-    return compose_list(
-        ATTACH,
-        [
-            text_field(link.name),
-            number_field(link.handle),
-            flag_field(link.role),
-            b"\x50%c" % link.send_settle_mode,
-            b"\x50%c" % link.receive_settle_mode,
-            value_field(link.source),
-            value_field(link.target),
-            NULL,
-            FALSE,
-            number_field(link.initial_delivery_count),
-            long_number_field(link.max_message_size),
-            symbols_field(link.offered_capabilities),
-            symbols_field(link.desired_capabilities),
-            value_field(link.properties),
-        ],
-    )
+    """Of this end: those of the peer are not read."""
 
 
 class Flow(NamedTuple):
@@ -194,23 +99,6 @@ class Flow(NamedTuple):
     has_transaction: bool = False
 
 
-def read_flow(raw: list[Field]) -> Flow:
-    """Return a flow."""
-    fields = Fields("flow", raw)
-    return Flow(
-        fields.number(0),
-        fields.required_number(1),
-        fields.required_number(2),
-        fields.required_number(3),
-        fields.number(4),
-        fields.number(5),
-        fields.number(6),
-        fields.flag(8),
-        fields.flag(9),
-        _names_transaction(fields.value(10)),
-    )
-
-
 def _names_transaction(properties: Value | None) -> bool:
     """Return whether the properties of a flow ask for messages within a transaction (part 4, section 4.4.3)."""
     return (
@@ -220,24 +108,109 @@ def _names_transaction(properties: Value | None) -> bool:
     )
 
 
-def flow(state: Flow) -> bytes:
-    """Return a flow."""
-    return compose_list(
-        FLOW,
-        [
-            number_field(state.next_incoming_id),
-            number_field(state.incoming_window),
-            number_field(state.next_outgoing_id),
-            number_field(state.outgoing_window),
-            number_field(state.handle),
-            number_field(state.delivery_count),
-            number_field(state.link_credit),
-            NULL,
-            flag_field(state.drain),
-            flag_field(state.echo),
-            NULL,
-        ],
-    )
+class _Kind(NamedTuple):
+    """How a field is read, and how it is written."""
+
+    read: Callable[[Fields, int], Any]
+    write: Callable[[Any], bytes]
+
+
+def _short_field(number: int | None) -> bytes:
+    return NULL if number is None else b"\x60%b" % number.to_bytes(2)
+
+
+def _number(write: Callable[[Any], bytes], *, most: int = 0xFFFF_FFFF, default: int | None = None) -> _Kind:
+    return _Kind(lambda fields, at: default if (found := fields.number(at, most)) is None else found, write)
+
+
+_UINT, _REQUIRED_UINT = _number(number_field), _Kind(Fields.required_number, number_field)
+_TEXT, _REQUIRED_TEXT = _Kind(Fields.text, text_field), _Kind(Fields.required_text, text_field)
+_FLAG, _VALUE = _Kind(Fields.flag, flag_field), _Kind(Fields.value, value_field)
+_MIXED, _SECOND = 2, 1
+
+
+class _Layout[Performative: tuple[Any, ...]]:
+    """The fields of a performative in order: attribute and kind, or what is written of one that is not read."""
+
+    def __init__(self, code: int, performative: type[Performative], *fields: tuple[str, _Kind] | bytes) -> None:
+        self._code = code
+        self._performative = performative
+        self._fields = fields
+
+    def read(self, raw: list[Field]) -> Performative:
+        """Return the performative with these fields."""
+        given = Fields(self._performative.__name__.lower(), raw)
+        fields = enumerate(self._fields)
+        return self._performative(
+            **{each[0]: each[1].read(given, at) for at, each in fields if isinstance(each, tuple)}
+        )
+
+    def write(self, performative: Performative) -> bytes:
+        """Return the encoded performative."""
+        fields = self._fields
+        return compose_list(
+            self._code,
+            [each if isinstance(each, bytes) else each[1].write(getattr(performative, each[0])) for each in fields],
+        )
+
+
+_OPEN = _Layout(
+    OPEN,
+    Open,
+    ("container_id", _REQUIRED_TEXT),
+    ("host_name", _TEXT),
+    ("max_frame_size", _number(number_field, default=0xFFFF_FFFF)),
+    ("channel_max", _number(_short_field, default=0xFFFF)),
+    ("idle_time_out", _UINT),
+    *[NULL] * 5,
+)
+read_open, open_ = _OPEN.read, _OPEN.write
+_BEGIN = _Layout(
+    BEGIN,
+    Begin,
+    ("remote_channel", _number(_short_field)),
+    ("next_outgoing_id", _REQUIRED_UINT),
+    ("incoming_window", _REQUIRED_UINT),
+    ("outgoing_window", _UINT),
+    ("handle_max", _UINT),
+    *[NULL] * 3,
+)
+read_begin, begin = _BEGIN.read, _BEGIN.write
+_ATTACH = _Layout(
+    ATTACH,
+    Attach,
+    ("name", _REQUIRED_TEXT),
+    ("handle", _REQUIRED_UINT),
+    ("role", _FLAG),
+    ("send_settle_mode", _number(lambda mode: b"\x50%c" % mode, most=_MIXED, default=_MIXED)),
+    ("receive_settle_mode", _number(lambda mode: b"\x50%c" % mode, most=_SECOND, default=0)),
+    ("source", _VALUE),
+    ("target", _VALUE),
+    NULL,
+    FALSE,
+    ("initial_delivery_count", _UINT),
+    ("max_message_size", _number(long_number_field, most=2**64 - 1)),
+    ("offered_capabilities", _Kind(lambda *_: (), symbols_field)),
+    ("desired_capabilities", _Kind(Fields.symbols, symbols_field)),
+    ("properties", _VALUE),
+)
+read_attach, attach = _ATTACH.read, _ATTACH.write
+_FLOW = _Layout(
+    FLOW,
+    Flow,
+    ("next_incoming_id", _UINT),
+    ("incoming_window", _REQUIRED_UINT),
+    ("next_outgoing_id", _REQUIRED_UINT),
+    ("outgoing_window", _REQUIRED_UINT),
+    ("handle", _UINT),
+    ("delivery_count", _UINT),
+    ("link_credit", _UINT),
+    NULL,
+    ("drain", _FLAG),
+    ("echo", _FLAG),
+    ("has_transaction", _Kind(lambda fields, at: _names_transaction(fields.value(at)), lambda _: NULL)),
+)
+read_flow, flow = _FLOW.read, _FLOW.write
 
 
 class Transfer(NamedTuple):

@@ -76,11 +76,7 @@ class Session(ABC):
         """Send the begin, which answers that of the peer if it names its channel."""
         self.emit(
             performatives.begin(
-                remote_channel,
-                next_outgoing_id=self._next_outgoing_id,
-                incoming_window=self._incoming_window,
-                outgoing_window=self._outgoing_window,
-                handle_max=handle_max,
+                Begin(remote_channel, self._next_outgoing_id, self._incoming_window, self._outgoing_window, handle_max)
             )
         )
 

@@ -72,7 +72,7 @@ def _request(operation: str, body: Value) -> bytes:
 
 def conversation(draw: random.Random, payload: bytes) -> list[bytes]:
     """Return the parts of what a good client says, with *payload* as one of its messages."""
-    opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000)
+    opening = performatives.open_(performatives.Open("me", 65536, 10, 60_000))
     begin = compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(2**31)] * 2])
     session = map_([(symbol("com.microsoft:session-filter"), NULL)])
     token = _request("put-token", string("SharedAccessSignature sr=x&sig=y&se=1&skn=z"))
@@ -155,7 +155,7 @@ class Fuzz:
 
     def check_good_client(self) -> None:
         """Check that a good client can still send and is answered."""
-        opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000)
+        opening = performatives.open_(performatives.Open("me", 65536, 10, 60_000))
         begin = compose_list(performatives.BEGIN, [b"\x40", number_field(0), *[number_field(2**31)] * 2])
         said = [compose(0, opening), compose(0, begin), _attach(0, "good", receives=False), _transfer(0, 7, data(b"x"))]
         with socket.create_connection(self._address, timeout=_SECONDS) as peer:

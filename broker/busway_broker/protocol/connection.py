@@ -30,6 +30,7 @@ from shared.amqp.errors import (
 )
 from shared.amqp.fields import read_list
 from shared.amqp.frames import AMQP_HEADER, MIN_MAX_FRAME_SIZE, SASL_HEADER, ProtocolHeader, compose
+from shared.amqp.performatives import Open
 
 CHANNEL_MAX = 4999
 MAX_SHOWN = 100  # characters of a client's name that are kept
@@ -167,13 +168,8 @@ class Connection(LinkConnection[Session]):
         self._is_counted = True
 
     def _open(self) -> bytes:
-        opening = performatives.open_(
-            f"busway-{uuid.uuid4().hex}",
-            max_frame_size=MAX_FRAME_SIZE,
-            channel_max=CHANNEL_MAX,
-            idle_time_out=int(IDLE_TIME_OUT * 1000),
-        )
-        return compose(0, opening)
+        identity, idle_time_out = f"busway-{uuid.uuid4().hex}", int(IDLE_TIME_OUT * 1000)
+        return compose(0, performatives.open_(Open(identity, MAX_FRAME_SIZE, CHANNEL_MAX, idle_time_out)))
 
     def _on_begin(self, channel: int, peer: performatives.Begin) -> None:
         if channel in self.sessions or channel > CHANNEL_MAX:

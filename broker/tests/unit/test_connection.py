@@ -47,7 +47,7 @@ def test_an_unknown_mechanism_is_refused() -> None:
 
 def test_frames_may_arrive_in_any_pieces() -> None:
     peer = Peer()
-    opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=0)
+    opening = performatives.open_(performatives.Open("me", 65536, 10, 0))
     stream = AMQP_HEADER.encode() + compose(0, opening) + peer.begin() + peer.attach(3, receives=False, address="q")
     heard = [each for byte in stream for each in peer.say(bytes([byte]))]
     assert codes(heard) == [performatives.OPEN, performatives.BEGIN, performatives.ATTACH, performatives.FLOW]
@@ -235,7 +235,7 @@ def test_what_a_connection_held_is_given_back_when_it_is_lost() -> None:
 def _conversation() -> list[bytes]:
     peer = Peer()
     session_filter = map_([(symbol("com.microsoft:session-filter"), NULL)])
-    opening = performatives.open_("me", max_frame_size=65536, channel_max=10, idle_time_out=60_000)
+    opening = performatives.open_(performatives.Open("me", 65536, 10, 60_000))
     return [
         AMQP_HEADER.encode(),
         compose(0, opening),
