@@ -8,27 +8,18 @@ has a short or expired lock then (issue 155 of Azure/azure-service-bus). One tha
 
 from collections import deque
 
-from busway_broker.config import QueueConfig, SubscriptionConfig
-from busway_broker.core.home import Home
 from busway_broker.core.message import StoredMessage
 from busway_broker.core.ready_queue import ReadyQueue
-from busway_broker.core.sequence_numbers import PARTITIONS, SequenceNumbers, partition_of
-from busway_broker.core.store import DeadLetter, MessageStore
+from busway_broker.core.sequence_numbers import PARTITIONS, partition_of
+from busway_broker.core.store import MessageStore
 from busway_broker.core.times import milliseconds
 
 
 class PartitionedStore(MessageStore):
     """A store whose consumers share the messages of all partitions."""
 
-    def __init__(
-        self,
-        path: str,
-        config: QueueConfig | SubscriptionConfig,
-        home: Home,
-        numbers: SequenceNumbers,
-        dead_letter: DeadLetter | None = None,
-    ) -> None:
-        super().__init__(path, config, home, numbers, dead_letter)
+    def prepare(self) -> None:
+        """Set up the partitions."""
         self._partitions = [ReadyQueue(self._ready.consumers) for _ in range(PARTITIONS)]
         self._turns = deque(self._partitions)
         # By partition: the end of the lock that the group has, and how many more messages get it.

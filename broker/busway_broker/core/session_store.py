@@ -17,12 +17,9 @@ import random
 from collections.abc import Iterable, Iterator
 
 from busway_broker import errors
-from busway_broker.config import QueueConfig, SubscriptionConfig
-from busway_broker.core.home import Home
 from busway_broker.core.message import State, StoredMessage
 from busway_broker.core.ready_queue import Consumer, MessageSession, ReadyQueue, SessionConsumer
-from busway_broker.core.sequence_numbers import SequenceNumbers
-from busway_broker.core.store import DeadLetter, MessageStore
+from busway_broker.core.store import MessageStore
 from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.errors import Refusal
 from shared.amqp.errors import NOT_ALLOWED
@@ -34,15 +31,8 @@ LOCK_END_OF_A_MESSAGE = 253_402_300_800_000
 class SessionStore(MessageStore):
     """A store of an entity that requires sessions."""
 
-    def __init__(
-        self,
-        path: str,
-        config: QueueConfig | SubscriptionConfig,
-        home: Home,
-        numbers: SequenceNumbers,
-        dead_letter: DeadLetter | None = None,
-    ) -> None:
-        super().__init__(path, config, home, numbers, dead_letter)
+    def prepare(self) -> None:
+        """Set up the sessions."""
         self.handover = in_milliseconds(self._config.links.session_handover)
         self._sessions: dict[str, MessageSession] = {}
         self._available: dict[str, MessageSession] = {}

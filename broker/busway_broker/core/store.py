@@ -70,7 +70,11 @@ class MessageStore:
         self._expiries = Deadlines(self.messages)
         self._newest_time = self.lock_duration = 0
         self.numbers = numbers
+        self.prepare()
         self.reconfigure(config)
+
+    def prepare(self) -> None:
+        """Set up what only this kind of store has."""
 
     def reconfigure(self, config: QueueConfig | SubscriptionConfig) -> None:
         """Apply another configuration from now on; existing locks and deadlines do not change."""
