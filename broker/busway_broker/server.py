@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from busway_broker.config import NamespaceConfig
@@ -116,9 +115,7 @@ class BrokerServer:
         await listener.listen(self._host, port or 0)
         self._listeners[name] = listener
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close all connections and stop listening."""
         await self.stop()
 

@@ -5,7 +5,6 @@ import ssl
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from busway_broker.config import NamespaceConfig
@@ -52,9 +51,7 @@ class RunningBroker:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close all connections and end the thread."""
         self._run(self._server.stop())
         self._end()

@@ -15,7 +15,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import unquote
 
@@ -86,9 +85,7 @@ class AdminServer:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop listening."""
         await self.stop()
 

@@ -1,7 +1,6 @@
 """The administration of a broker that runs in a thread of its own, for tests."""
 
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from busway_broker.admin.certificate import AUTHORITY_FILE, server_context
@@ -33,9 +32,7 @@ class RunningAdmin:
         self._server = self._broker.run(start)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop listening."""
         server = self._running
         self._broker.run(lambda _: server.stop())
