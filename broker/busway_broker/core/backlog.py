@@ -50,12 +50,8 @@ class Backlog:
         self.dead_letters, self.transfer_dead_letters = (
             plain(f"{path}/{name}", config, home, numbers.others()) for name in _DEAD_LETTERS
         )
+        self.stores = self.store, self.dead_letters, self.transfer_dead_letters
         self._set_forwarding()
-
-    @property
-    def stores(self) -> tuple[MessageStore, ...]:
-        """Return the three stores."""
-        return self.store, self.dead_letters, self.transfer_dead_letters
 
     @property
     def size(self) -> int:

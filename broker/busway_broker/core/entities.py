@@ -16,7 +16,6 @@ from busway_broker.core.rule_book import RuleBook
 from busway_broker.core.rule_properties import RuleProperties
 from busway_broker.core.sequence_numbers import SequenceNumbers, numbers_for
 from busway_broker.core.session_store import without_session
-from busway_broker.core.store import MessageStore
 from busway_broker.core.times import in_milliseconds, milliseconds
 from busway_broker.core.usage import Payloads, Times, Use, check_can, check_has_room
 from shared.rules import RuleEvaluationError
@@ -34,6 +33,8 @@ class Queue:
         numbers = numbers_for(config)
         self.backlog = Backlog(config.name, config, home, numbers)
         self.incoming = IncomingMessages(config, home, numbers, self.backlog.enqueue)
+        self.parts = *self.backlog.stores, self.incoming
+        """What holds its messages."""
 
     def check(self, *contents: Content, is_forwarded: bool = False) -> None:
         """Raise a Refusal if the queue does not accept these messages, for example because it is disabled or full."""
@@ -53,11 +54,6 @@ class Queue:
     def size(self) -> int:
         """Return the bytes of all messages, including scheduled and dead-lettered ones."""
         return self.backlog.size + self.incoming.size
-
-    @property
-    def parts(self) -> tuple[MessageStore | IncomingMessages, ...]:
-        """Return what holds its messages."""
-        return *self.backlog.stores, self.incoming
 
     def reconfigure(self, config: QueueConfig) -> None:
         """Apply another configuration from now on."""
@@ -91,13 +87,9 @@ class Subscription:
         self.times = Times.new(home.clock)
         self.rule_book = RuleBook(self.path, config.rules, home.clock)
         self.backlog = Backlog(self.path, config, home, numbers)
-        for store in self.backlog.stores:
+        self.parts = self.backlog.stores
+        for store in self.parts:
             store.payloads = payloads
-
-    @property
-    def parts(self) -> tuple[MessageStore, ...]:
-        """Return what holds its messages."""
-        return self.backlog.stores
 
     def offer(
         self, content: Content, sequence_number: int, enqueued_time: int, hops: int, longest_life: int | None = None
@@ -152,6 +144,7 @@ class Topic:
         self.times = Times.new(home.clock)
         self.payloads = Payloads()
         self.incoming = IncomingMessages(config, home, numbers_for(config), self._enqueue)
+        self.parts = (self.incoming,)
         self.subscriptions: dict[str, Subscription] = {}
         self._home = home
         for subscription in config.subscriptions:
@@ -181,11 +174,6 @@ class Topic:
     def size(self) -> int:
         """Return the bytes of all messages, also of scheduled ones; several copies of one count once."""
         return self.incoming.size + self.payloads.size
-
-    @property
-    def parts(self) -> tuple[IncomingMessages]:
-        """Return what holds its messages."""
-        return (self.incoming,)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration from now on, with the same subscriptions."""

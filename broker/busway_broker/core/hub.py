@@ -78,32 +78,25 @@ class Partition:
     def __init__(self, config: HubConfig, number: int, clock: Clock, recorder: Recorder) -> None:
         self.hub = config.name
         self.partition_id = str(number)
+        self.path = f"{config.name}/Partitions/{number}"
+        """The path that events are sent to this partition at."""
         self._clock = clock
         self._retention = in_milliseconds(config.message_retention)
         self._retention_size = config.retention_size
-        self._events: list[Event] = []
+        self.events: list[Event] = []
+        """Those that are retained; the newest one remains `last` even when it is no longer retained."""
         self._first = 0
         self._end_offset = 0
         self.last: Event | None = None
         self.recorder = recorder
         self._readers: dict[str, list[Reader]] = {}
 
-    @property
-    def path(self) -> str:
-        """Return the path that events are sent to this partition at."""
-        return f"{self.hub}/Partitions/{self.partition_id}"
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """Return the retained events; the newest one remains `last` even when it is no longer retained."""
-        return self._events
-
     def restore(self, events: Sequence[Event]) -> None:
         """Load the events of a stored partition, which include its newest one; retention applies at once."""
-        self._events = list(events)
-        if self._events:
-            self.last = self._events[-1]
-            self._first = self._events[0].sequence_number
+        self.events = list(events)
+        if self.events:
+            self.last = self.events[-1]
+            self._first = self.events[0].sequence_number
             self._end_offset = self.last.offset + self.last.content.size
             self._forget(milliseconds(self._clock))
 
@@ -117,22 +110,22 @@ class Partition:
     def is_empty(self) -> bool:
         """Return whether no event is retained."""
         self._forget(milliseconds(self._clock))
-        return not self._events
+        return not self.events
 
     @property
     def next_sequence_number(self) -> int:
         """Return the number that the next event will get."""
-        return self._first + len(self._events)
+        return self._first + len(self.events)
 
     def append(self, contents: Iterable[EventContent]) -> None:
         """Add events and wake the readers."""
         now = milliseconds(self._clock)
-        first = len(self._events)
+        first = len(self.events)
         for content in contents:
             self.last = Event(content, self.next_sequence_number, self._end_offset, now)
-            self._events.append(self.last)
+            self.events.append(self.last)
             self._end_offset += content.size
-        self.recorder.appended(self.path, self._events[first:])
+        self.recorder.appended(self.path, self.events[first:])
         self._forget(now)
         for reader in list(itertools.chain.from_iterable(self._readers.values())):
             reader.wake()
@@ -140,7 +133,7 @@ class Partition:
     def event(self, sequence_number: int) -> Event | None:
         """Return the event with this number, or the oldest one if it is no longer retained; None past the end."""
         index = max(sequence_number - self._first, 0)
-        return self._events[index] if index < len(self._events) else None
+        return self.events[index] if index < len(self.events) else None
 
     def start(self, position: Position) -> int:
         """Return the sequence number to read from; Refusal(ARGUMENT_ERROR) for a position behind the last event."""
@@ -160,7 +153,7 @@ class Partition:
             return position.value + (not position.is_inclusive)
         values = {Coordinate.OFFSET: _offset, Coordinate.ENQUEUED_TIME: _enqueued_time}
         find = bisect.bisect_left if position.is_inclusive else bisect.bisect_right
-        return self._first + find(self._events, position.value, key=values[position.coordinate])
+        return self._first + find(self.events, position.value, key=values[position.coordinate])
 
     def join(self, consumer_group: str, reader: Reader) -> None:
         """
@@ -214,12 +207,12 @@ class Partition:
 
     def _forget(self, now: int) -> None:
         """Drop the events past their retention and the oldest ones beyond the size, but never the newest one."""
-        count = bisect.bisect_right(self._events, now - self._retention, key=_enqueued_time)
+        count = bisect.bisect_right(self.events, now - self._retention, key=_enqueued_time)
         if self._retention_size is not None:
-            oldest = bisect.bisect_left(self._events, self._end_offset - self._retention_size, key=_offset)
-            count = max(count, min(oldest, len(self._events) - 1))
+            oldest = bisect.bisect_left(self.events, self._end_offset - self._retention_size, key=_offset)
+            count = max(count, min(oldest, len(self.events) - 1))
         if count:
-            del self._events[:count]
+            del self.events[:count]
             self._first += count
             if self.last is not None:
                 # The newest event is kept: the next one continues from its number and offset.
@@ -231,6 +224,8 @@ class Hub:
 
     def __init__(self, config: HubConfig, clock: Clock, recorder: Recorder | None = None) -> None:
         self.path = config.name
+        self.key = f"{config.name.lower()} (hub)"
+        """What it is registered as: a hub and a queue of one namespace may share a name."""
         self.config = config
         self.created_at = milliseconds(clock)
         self.partitions = [
@@ -238,11 +233,6 @@ class Hub:
         ]
         self.consumer_groups = {DEFAULT_CONSUMER_GROUP, *(group.lower() for group in config.consumer_groups)}
         self._turns = itertools.cycle(self.partitions)
-
-    @property
-    def key(self) -> str:
-        """Return what the hub is registered as: a hub and a queue of one namespace may share a name."""
-        return f"{self.path.lower()} (hub)"
 
     def partition(self, partition_id: str) -> Partition:
         """Return a partition; Refusal(ARGUMENT_OUT_OF_RANGE) if it does not exist."""

@@ -38,7 +38,8 @@ class IncomingMessages:
         self.numbers = numbers
         self._enqueue = enqueue
         self.reconfigure(config)
-        self._seen: dict[bytes, int] = {}
+        self.history: dict[bytes, int] = {}
+        """The message ids for duplicate detection with their arrival times, oldest first."""
         self.scheduled: dict[int, StoredMessage] = {}
         self.reported = ReportedCount(self.scheduled, in_milliseconds(home.config.counts_lag))
         self.size = 0
@@ -90,12 +91,7 @@ class IncomingMessages:
             self.scheduled[message.sequence_number] = message
             self.size += taken(message.content.size)
             self._timers.set(self, _due(message))
-        self._seen.update(seen)
-
-    @property
-    def history(self) -> Mapping[bytes, int]:
-        """Return the message ids for duplicate detection with their arrival times, oldest first."""
-        return self._seen
+        self.history.update(seen)
 
     def cancel(self, sequence_numbers: list[int]) -> None:
         """Cancel scheduled messages; Refusal(MESSAGE_NOT_FOUND), and none is cancelled, if one does not exist."""
@@ -124,17 +120,17 @@ class IncomingMessages:
 
     def _is_duplicate(self, content: Content, now: int, window: int) -> bool:
         """Note the message id; those that have left the window are forgotten, oldest first."""
-        stale = [each for each, _ in itertools.takewhile(lambda item: item[1] <= now - window, self._seen.items())]
+        stale = [each for each, _ in itertools.takewhile(lambda item: item[1] <= now - window, self.history.items())]
         for message_id in stale:
-            del self._seen[message_id]
+            del self.history[message_id]
         if stale:
             self.recorder.forgotten(self.path, stale)
         message_id = self.numbers.identity(content)
-        if message_id in self._seen:
+        if message_id in self.history:
             return True
         if message_id == NULL:
             return False
-        self._seen[message_id] = now
+        self.history[message_id] = now
         self.recorder.seen(self.path, message_id, now)
         return False
 

@@ -11,7 +11,7 @@ from busway_broker.core.backlog import Counts
 from busway_broker.core.namespace import Namespace
 from busway_broker.faults import Fault
 from busway_broker.plugin.marks import EVENT_HUBS, SERVICE_BUS, topic
-from busway_broker.thread import NamespaceFaults, RunningBroker
+from busway_broker.thread import RunningBroker
 from shared.clock import ManualClock
 
 _ALL = "1000000"
@@ -103,7 +103,11 @@ class BrokerFaults:
     """Makes operations fail, in both namespaces."""
 
     def __init__(self, broker: RunningBroker) -> None:
-        self._namespaces = [broker.faults(name) for name in (SERVICE_BUS, EVENT_HUBS)]
+        self.service_bus = broker.faults(SERVICE_BUS)
+        """The faults of the Service Bus namespace alone."""
+        self.event_hubs = broker.faults(EVENT_HUBS)
+        """The faults of the Event Hubs namespace alone."""
+        self._namespaces = self.service_bus, self.event_hubs
 
     def add(self, effect: str, entity: str = "*", **options: object) -> None:
         """
@@ -144,13 +148,3 @@ class BrokerFaults:
     def expire_locks(self, path: str) -> None:
         """End all locks on a queue, a subscription or one of their dead-letter queues now."""
         self.service_bus.expire_locks(path)
-
-    @property
-    def service_bus(self) -> NamespaceFaults:
-        """Return the faults of the Service Bus namespace alone."""
-        return self._namespaces[0]
-
-    @property
-    def event_hubs(self) -> NamespaceFaults:
-        """Return the faults of the Event Hubs namespace alone."""
-        return self._namespaces[1]

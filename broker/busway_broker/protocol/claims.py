@@ -21,13 +21,10 @@ class Claims:
         self._access = Access.of(namespace)
         self._grants: dict[str, Grant] = {}
         self._audiences: set[str] = set()
+        self.are_needed = self._access is not None
+        """Whether the namespace requires any."""
         self.were_granted = self._access is None
         """Whether the peer has shown a valid token or key at any time, or needs none."""
-
-    @property
-    def are_needed(self) -> bool:
-        """Return whether the namespace requires any."""
-        return self._access is not None
 
     def authenticate(self, kind: int, body: bytes) -> bool:
         """Return whether a frame of SASL has a known mechanism and, for PLAIN, a valid key; else tokens follow."""

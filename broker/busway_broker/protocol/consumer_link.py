@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from busway_broker import errors
 from busway_broker.core.namespace import deleted
@@ -16,7 +16,7 @@ from busway_broker.core.transaction import Transaction, Work
 from busway_broker.errors import Refusal
 from busway_broker.faults import Operation
 from busway_broker.protocol.fault_effects import under_faults
-from busway_broker.protocol.link_session import LinkConnection, LinkSession
+from busway_broker.protocol.link_session import LinkSession
 from busway_broker.protocol.outgoing_link import OutgoingLink
 from busway_broker.protocol.terminus import with_session_id
 from shared.amqp import performatives
@@ -166,6 +166,7 @@ class SessionConsumerLink(ConsumerLink):
         self._sessions = store
         self._session_id = session_id
         self._timeout = _DEFAULT_SESSION_TIMEOUT if timeout is None else timeout
+        self.connection = session.connection
         self._granted: MessageSession | None = None
 
     def open(self) -> None:
@@ -179,11 +180,6 @@ class SessionConsumerLink(ConsumerLink):
                 # The client waits by its own clock, which does not stand still.
                 connection.later(self._timeout / 1000, lambda: self._sessions.refuse_waiting(self))
             self._sessions.accept_next(self, milliseconds(clock) + self._timeout)
-
-    @property
-    def connection(self) -> LinkConnection[Any]:
-        """Return the connection of the link."""
-        return self.session.connection
 
     def session_granted(self, session: MessageSession) -> None:
         """Open the link with the session."""
