@@ -162,11 +162,6 @@ class Fault:
         if problems:
             raise ConfigError(problems)
 
-    @property
-    def struck_operations(self) -> frozenset[Operation]:
-        """Return the operations that it strikes."""
-        return self.operations or _POSSIBLE[self.effect] - _ON_REQUEST
-
     def refusal(self, *, is_hub: bool = False) -> Refusal | None:
         """Return the refusal that is answered, by a hub or another entity; None if the effect is not a refusal."""
         if is_hub and self.effect is Effect.THROTTLE:
@@ -209,7 +204,7 @@ class _Armed:
         self.seen = 0
         self.struck = 0
         self._pattern = fault.entity.lower()
-        self._operations = fault.struck_operations
+        self._operations = fault.operations or _POSSIBLE[fault.effect] - _ON_REQUEST
         self._containing = fault.containing.encode()
         self._random = random.Random(fault.seed)
 

@@ -64,11 +64,6 @@ class AtomRequest:
     may_forward: Callable[[str], bool] = lambda _: True
     """Whether the client has the right to send to an entity that is to get what this one forwards."""
 
-    @property
-    def host(self) -> str:
-        """Return the host and port that the client uses."""
-        return self.base.partition("://")[2]
-
 
 @dataclass(frozen=True, slots=True)
 class AtomResponse:
@@ -184,7 +179,7 @@ class Atom:
         return entity
 
     def _described(self, request: AtomRequest, entity: Queue | Topic | Subscription) -> Entry:
-        content = descriptions.describe(self._namespace, entity, request.host, _version(request))
+        content = descriptions.describe(self._namespace, entity, request.base.partition("://")[2], _version(request))
         title = entity.name if isinstance(entity, Subscription) else entity.path
         return Entry(entity.path, title, content, entity.times.created_at, entity.times.updated_at)
 

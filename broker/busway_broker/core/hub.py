@@ -8,6 +8,7 @@ azure-event-hubs-go 181, azure-sdk-for-java 12483 and 26583 for epochs, azure-sd
 
 import bisect
 import itertools
+import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -263,16 +264,6 @@ class Hub:
         return self.partitions[partition_of_key(partition_key, len(self.partitions))]
 
 
-def _offset(event: Event) -> int:
-    return event.offset
-
-
-def _enqueued_time(event: Event) -> int:
-    return event.enqueued_time
-
-
-def _sequence_number(event: Event) -> int:
-    return event.sequence_number
-
-
+_offset, _enqueued_time = operator.attrgetter("offset"), operator.attrgetter("enqueued_time")
+_sequence_number = operator.attrgetter("sequence_number")
 _PLACES = {Coordinate.OFFSET: ("offset", _offset), Coordinate.SEQUENCE_NUMBER: ("sequence number", _sequence_number)}

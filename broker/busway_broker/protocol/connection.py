@@ -17,7 +17,7 @@ from busway_broker.protocol.claims import MECHANISMS
 from busway_broker.protocol.holdings import SESSION_SIZE, TotalHoldings
 from busway_broker.protocol.link import Link
 from busway_broker.protocol.link_session import HEARTBEAT_INTERVAL, MAX_FIRST_FRAME_SIZE, LinkConnection
-from busway_broker.protocol.session import INCOMING_WINDOW, Session
+from busway_broker.protocol.session import HANDLE_MAX, INCOMING_WINDOW, Session
 from shared.amqp import performatives, sasl
 from shared.amqp.connection import IN_SESSION, MAX_FRAME_SIZE, Phase
 from shared.amqp.errors import (
@@ -94,7 +94,7 @@ class Connection(LinkConnection[Session]):
         self.emit(supported.encode())
         if header != supported:
             # The specification's answer to an unsupported protocol: send the supported header and close.
-            self._end()
+            self.release()
         elif supported is SASL_HEADER:
             self.emit(sasl.mechanisms(MECHANISMS))
             self._phase = Phase.SASL
@@ -107,7 +107,7 @@ class Connection(LinkConnection[Session]):
         if is_authenticated:
             self._phase = Phase.HEADER
         else:
-            self._end()
+            self.release()
 
     def _on_performative(self, channel: int, body: bytes) -> None:
         if len(body) > MAX_FIRST_FRAME_SIZE:
@@ -179,7 +179,7 @@ class Connection(LinkConnection[Session]):
             return
         session = Session(self, channel, peer, incoming_window=self._incoming_window)
         self.sessions[channel] = session
-        session.begin()
+        session.emit_begin(channel, HANDLE_MAX)
 
     # End
 
@@ -192,13 +192,10 @@ class Connection(LinkConnection[Session]):
             self.emit(compose(0, performatives.close(failure)))
         elif self._phase is Phase.HEADER and failure is not None:
             self.emit(AMQP_HEADER.encode())
-        self._end()
+        self.release()
 
     def release(self) -> None:
         """Release everything: the socket is closed."""
-        self._end()
-
-    def _end(self) -> None:
         self._phase, self.is_closed = Phase.CLOSED, True
         self._delayed_until = None
         self.open_links.end()

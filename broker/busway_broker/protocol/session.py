@@ -35,10 +35,6 @@ class Session(LinkSession):
         self._sizes: dict[int, int] = {}
         self._is_over = False
 
-    def begin(self) -> None:
-        """Answer the peer's begin."""
-        self.emit_begin(self.channel, HANDLE_MAX)
-
     # Incoming
 
     def receive(self, code: int, raw: list[Field], body: bytes, position: int) -> None:

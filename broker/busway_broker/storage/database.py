@@ -91,7 +91,7 @@ class Database:
     def _prepare(self, *, is_synced: bool) -> None:
         with self._errors("cannot be opened"):
             # Exclusive: the first access locks the file, and the index of the log needs no shared memory.
-            self._execute("PRAGMA locking_mode = EXCLUSIVE")
+            self.connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             application_id, version = self._value("PRAGMA application_id"), self._value("PRAGMA user_version")
             is_empty = self._value("SELECT count(*) FROM sqlite_schema") == 0
         if (application_id, is_empty) not in ((0, True), (_APPLICATION_ID, False)):
@@ -102,8 +102,8 @@ class Database:
                 "wrote it, delete the folder, or choose another one"
             )
         with self._errors("cannot be opened"):
-            self._execute("PRAGMA journal_mode = WAL")
-            self._execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
             if is_empty:
                 marks = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {VERSION};"
                 self.connection.executescript(f"BEGIN IMMEDIATE; {marks} {_SCHEMA} COMMIT;")
@@ -115,13 +115,13 @@ class Database:
     def transact(self, write: Callable[[sqlite3.Connection], None]) -> None:
         """Commit what *write* does, all or nothing; StorageError if that fails."""
         with self._errors("cannot be written"):
-            self._execute("BEGIN")
+            self.connection.execute("BEGIN")
             try:
                 write(self.connection)
-                self._execute("COMMIT")
+                self.connection.execute("COMMIT")
             except BaseException:
                 if self.connection.in_transaction:
-                    self._execute("ROLLBACK")
+                    self.connection.execute("ROLLBACK")
                 raise
 
     @contextmanager
@@ -134,9 +134,6 @@ class Database:
         """Close the file and release its lock; what is not committed is lost."""
         with self._errors("cannot be closed"):
             self.connection.close()
-
-    def _execute(self, statement: str) -> None:
-        self.connection.execute(statement)
 
     def _value(self, query: str) -> int:
         value: int = self.connection.execute(query).fetchone()[0]
