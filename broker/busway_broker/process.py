@@ -142,10 +142,13 @@ async def _serve(
         for index, namespace in enumerate(namespaces):
             # One server for each namespace, or pair: the emulators give all namespaces the same name.
             numbers[namespace.name] += 1
-            data = _folder(options.data, numbers[namespace.name])
+            data, count = options.data, numbers[namespace.name]
+            if data is not None and count > 1:
+                data /= str(count)
             server = next((server for server in servers if server.is_secondary(namespace)), None)
             if server is None:
-                pair = [namespace, *_secondary(namespaces, namespace)]
+                secondary = None if namespace.pairing is None else namespace.pairing.secondary
+                pair = [namespace, *(each for each in namespaces if each.name == secondary)]
                 server = BrokerServer(pair, clock, options.host, data=data, is_synced=options.is_synced, tls=tls)
                 with _as_port_error(f"port {namespace.port}: cannot listen for {namespace.name}"):
                     await opened.enter_async_context(server)
@@ -153,16 +156,7 @@ async def _serve(
             port = first_admin_port + index if first_admin_port else 0
             with _as_port_error(f"--admin-port {port}: cannot listen for the administration of {namespace.name}"):
                 sockets.append(opened.enter_context(socket.create_server((options.host, port))))
-        for namespace, server in zip(namespaces, servers, strict=True):
-            print("ready", namespace.name, server.connection_string(namespace.name), flush=True)
-            _print_others(server, namespace, has_tls=tls is not None)
-        scheme = "http" if admin_tls is None else "https"
-        for namespace, each in zip(namespaces, sockets, strict=True):
-            _print_error(f"admin {namespace.name} {scheme}://localhost:{each.getsockname()[1]}")
-        folder = options.tls or options.admin_tls
-        if folder is not None:
-            _print_error(f"authority {folder.absolute() / _AUTHORITY}")
-        _print_notes(options)
+        _print_addresses(namespaces, servers, sockets, options)
         # In a thread, so that clients are served meanwhile; requests to the administration wait on its sockets.
         admin = await asyncio.to_thread(importlib.import_module, f"{__package__}.admin.server")
         for namespace, server, each in zip(namespaces, servers, sockets, strict=True):
@@ -175,31 +169,27 @@ async def _serve(
         await _wait_for_stop(stopped, servers)
 
 
-def _secondary(namespaces: Sequence[NamespaceConfig], primary: NamespaceConfig) -> list[NamespaceConfig]:
-    return [
-        namespace
-        for namespace in namespaces
-        if primary.pairing is not None and namespace.name == primary.pairing.secondary
-    ]
-
-
-def _print_others(server: BrokerServer, namespace: NamespaceConfig, *, has_tls: bool) -> None:
-    """Print the connection strings of the alias of a namespace, and for TLS."""
-    if namespace.pairing is not None:
-        _print_error(f"alias {namespace.pairing.alias} {server.connection_string(namespace.pairing.alias)}")
-    if has_tls:
-        _print_error(f"tls {namespace.name} {server.tls_connection_string(namespace.name)}")
-
-
-def _print_notes(options: Options) -> None:
-    """Print what a user may have forgotten."""
+def _print_addresses(
+    namespaces: Sequence[NamespaceConfig],
+    servers: Sequence[BrokerServer],
+    sockets: Sequence[socket.socket],
+    options: Options,
+) -> None:
+    """Print where the namespaces and their administration listen, and what a user may have forgotten."""
+    folder = options.tls or options.admin_tls
+    for namespace, server in zip(namespaces, servers, strict=True):
+        print("ready", namespace.name, server.connection_string(namespace.name), flush=True)
+        if namespace.pairing is not None:
+            _print_error(f"alias {namespace.pairing.alias} {server.connection_string(namespace.pairing.alias)}")
+        if options.tls is not None:
+            _print_error(f"tls {namespace.name} {server.tls_connection_string(namespace.name)}")
+    for namespace, each in zip(namespaces, sockets, strict=True):
+        scheme = "http" if folder is None else "https"
+        _print_error(f"admin {namespace.name} {scheme}://localhost:{each.getsockname()[1]}")
+    if folder is not None:
+        _print_error(f"authority {folder.absolute() / _AUTHORITY}")
     if not options.configs and not options.creates_entities and options.data is None:
         _print_error(_NO_ENTITIES)
-
-
-def _folder(data: Path | None, number: int) -> Path | None:
-    """Return where to store the *number*-th namespace of one name: the emulators give all namespaces the same name."""
-    return data if data is None or number == 1 else data / str(number)
 
 
 def _print_error(line: str) -> None:

@@ -97,17 +97,20 @@ class Management:
     def answer(self, request: Request) -> Response | None:
         """Carry out a request; a refused one is answered with its status and condition, None is no answer."""
         name = request.operation.removeprefix(_PREFIX)
-        operation = self._operations.get(name, self._unknown)
+        operation = self._operations.get(name)
         self._transaction, self._most = request.transaction, request.most
         self._note_use()
-        if request.transaction is not None and name in _NOT_IN_TRANSACTIONS:
-            operation = self._not_in_transactions
         try:
             self._connection.claims.check(self._path, frozenset((Right.SEND if name in _SENDING else Right.LISTEN,)))
             if name not in _SETTLING:
                 self._check_forwarding()
             if name in _NOT_OF_SEND_DISABLED:
                 self._check_send_disabled()
+            if operation is None:
+                text = f"{self._path}: unknown operation, expected one of {', '.join(self._operations)}"
+                raise Refusal(NOT_IMPLEMENTED, text)
+            if request.transaction is not None and name in _NOT_IN_TRANSACTIONS:
+                raise Refusal(NOT_ALLOWED, f"{self._path}: the operation cannot be part of a transaction")
             return operation(Arguments(request.body))
         except AmqpError as refusal:
             return refused(refusal)
@@ -121,14 +124,6 @@ class Management:
             each.check()
         for each in work:
             each.carry_out()
-
-    def _not_in_transactions(self, _: Arguments) -> Response:
-        raise Refusal(NOT_ALLOWED, f"{self._path}: the operation cannot be part of a transaction")
-
-    def _unknown(self, _: Arguments) -> Response:
-        raise Refusal(
-            NOT_IMPLEMENTED, f"{self._path}: unknown operation, expected one of {', '.join(self._operations)}"
-        )
 
     # Messages
 

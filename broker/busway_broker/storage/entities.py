@@ -90,7 +90,7 @@ def _declared(config: NamespaceConfig) -> Iterator[tuple[str, Config]]:
         for subscription in topic.subscriptions:
             yield f"{topic.name}{_SUBSCRIPTIONS}{subscription.name}".lower(), subscription
     for hub in config.hubs:
-        yield _hub_key(hub.name), hub
+        yield f"{hub.name.lower()} (hub)", hub  # the key of the hub, once there is one
 
 
 def _with_entities(config: NamespaceConfig, entities: Mapping[str, Config]) -> NamespaceConfig:
@@ -165,11 +165,6 @@ def _config(record: Record) -> Config:
     if isinstance(config, SubscriptionConfig):
         return replace(config, rules=tuple(read(RuleDefinition, each).rule for each in record["rules"]))
     return config
-
-
-def _hub_key(name: str) -> str:
-    # As the key of the hub is, once there is one.
-    return f"{name.lower()} (hub)"
 
 
 def _digest(config: Config) -> str:
