@@ -8,10 +8,12 @@ code cannot hold the payload.
 Source: OASIS AMQP 1.0, part 1, sections 1.2 and 1.6.
 """
 
+import operator
 import struct
 import sys
 import uuid
 from collections.abc import Callable
+from typing import cast
 
 from shared.amqp.values import Malformed, Payload, Value
 
@@ -132,16 +134,9 @@ def _bytes(payload: Payload) -> bytes:
     return payload
 
 
-def _utf8(payload: Payload) -> bytes:
-    if not isinstance(payload, str):
-        raise TypeError
-    return payload.encode()
-
-
-def _ascii(payload: Payload) -> bytes:
-    if not isinstance(payload, str):
-        raise TypeError
-    return payload.encode("ascii")
+# Another payload than text raises TypeError or AttributeError.
+_utf8 = cast("Writer", str.encode)
+_ascii = cast("Writer", operator.methodcaller("encode", "ascii"))
 
 
 def _from_ascii(content: bytes) -> str:
@@ -193,12 +188,6 @@ def _float(payload: Payload) -> bytes:
     return struct.pack(">f", payload)
 
 
-def _uuid(payload: Payload) -> bytes:
-    if not isinstance(payload, uuid.UUID):
-        raise TypeError
-    return payload.bytes
-
-
 _CONSTANTS = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0, 0x45: ()}
 _LAYOUTS = {
     0x50: "B",
@@ -226,7 +215,7 @@ PRIMITIVES: dict[int, tuple[Reader, Writer]] = {
     0x74: _sized(0x74, 4, bytes, _bytes),
     0x84: _sized(0x84, 8, bytes, _bytes),
     0x94: _sized(0x94, 16, bytes, _bytes),
-    0x98: _sized(0x98, 16, lambda content: uuid.UUID(bytes=content), _uuid, "uuid"),
+    0x98: _sized(0x98, 16, lambda content: uuid.UUID(bytes=content), operator.attrgetter("bytes"), "uuid"),
     0xA0: _variable(0xA0, UINT8, bytes, _bytes),
     0xB0: _variable(0xB0, UINT32, bytes, _bytes),
     0xA1: _variable(0xA1, UINT8, bytes.decode, _utf8),

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from busway_broker.core.entities import Queue, Subscription, Topic
 from busway_broker.core.times import in_milliseconds
-from busway_broker.core.usage import Times, Use
+from busway_broker.core.usage import Use
 from busway_broker.errors import Refusal
 
 _SUBSCRIPTIONS = "/subscriptions/"
@@ -125,8 +125,5 @@ class IdleEntities:
         if is_waiting or self._links.are_at(entity.path.lower()):
             return self._now
         children = entity.subscriptions.values() if isinstance(entity, Topic) else ()
-        return max(map(_latest, (entity.times, *(subscription.times for subscription in children))))
-
-
-def _latest(times: Times) -> int:
-    return max(times.created_at, times.updated_at, times.accessed_at or 0)
+        used = (entity.times, *(subscription.times for subscription in children))
+        return max(max(times.created_at, times.updated_at, times.accessed_at or 0) for times in used)

@@ -221,7 +221,10 @@ class Connection(LinkConnection[Session]):
         """Send a heartbeat, or close an idle connection; must be called every `tick_interval` seconds."""
         silence = self._beat()
         is_open = self._phase is Phase.OPEN
-        self._detach_unauthorized()
+        for link in self._links():
+            if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
+                # Its token has expired and was not renewed.
+                link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")
         if silence > (2 * IDLE_TIME_OUT if is_open else HANDSHAKE_SECONDS):
             self.close(Refusal(errors.CONNECTION_FORCED, "the connection was idle for too long"))
         elif is_open and not self.claims.were_granted:
@@ -234,9 +237,3 @@ class Connection(LinkConnection[Session]):
         """Return the open links as plain data, those to `$cbs` without a path."""
         links = [link for link in self._links() if not link.is_over]
         return [{"path": link.path, "role": "receiver" if link.peer.role else "sender"} for link in links]
-
-    def _detach_unauthorized(self) -> None:
-        """End the links whose token has expired and was not renewed."""
-        for link in self._links():
-            if link.rights and not link.is_over and not self.claims.cover(link.path, link.rights):
-                link.end_forced(claims.refusal(link.path, link.rights).description, code="RenewToken")

@@ -16,7 +16,7 @@ from shared.amqp.dispositions import (
 )
 from shared.amqp.errors import AmqpError, SessionViolation
 from shared.amqp.fields import ACCEPTED, Field, Fields
-from shared.amqp.performatives import Attach, Begin, Flow, Transfer
+from shared.amqp.performatives import Attach, Begin, Flow
 from shared.amqp.serial import numbers_between
 
 INCOMING_WINDOW = 5000
@@ -42,7 +42,10 @@ class Session(LinkSession):
         if self._is_over:
             return
         if code == performatives.TRANSFER:
-            self._on_transfer(performatives.read_transfer(raw), body[position:])
+            self.count_transfer()
+            transfer = performatives.read_transfer(raw)
+            self._link(transfer.handle).on_transfer(transfer, body[position:])
+            self.renew_window()
         elif code == performatives.DISPOSITION:
             self._on_disposition(read_disposition(raw))
         elif code == performatives.FLOW:
@@ -91,11 +94,6 @@ class Session(LinkSession):
             self.emit_flow()
         if was_blocked:
             self.pump()
-
-    def _on_transfer(self, transfer: Transfer, payload: bytes) -> None:
-        self.count_transfer()
-        self._link(transfer.handle).on_transfer(transfer, payload)
-        self.renew_window()
 
     def on_acceptance(self, first: int, last: int, is_settled: bool) -> None:
         """Handle the peer's acceptance of deliveries, nearly always of one."""
