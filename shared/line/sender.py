@@ -18,7 +18,7 @@ from shared.line.outages import LONGEST_WAIT_SECONDS, Outages, wait_seconds
 from shared.line.pace import Pace
 from shared.line.rejects import Rejects, dead_letter_queue
 from shared.line.routing import Target
-from shared.line.states import OUTCOMES, TO_TARGET, WITH_FIRST, Rejection, Stage, State
+from shared.line.states import OUTCOMES, TO_REJECTS, TO_TARGET, WITH_FIRST, Rejection, Stage, State
 from shared.line.task import Task
 from shared.protocols import Outgoing
 
@@ -97,6 +97,10 @@ class Sender:
         # A list, because two targets may have one name: a hub by its keys and one of its partitions, or `rejects`.
         attempts = [(str(target), answer) for target, answer in zip(by_target, answers, strict=True)]
         attempts.append((_REJECT_LIMIT, self._rejects.admit(uncounted)))
+        if any(item.state in TO_REJECTS for item in items):
+            # The record of other results may have taken longer than a lock lasts.
+            await deadline.begin()
+            _leave_lost(items, deadline)
         # Even if targets fail: otherwise the next attempt would have to reject these messages again.
         (set_aside,) = await _all_answers([self._rejects.send(items, deadline)], progress)
         if set_aside is not None:

@@ -9,6 +9,10 @@ KEPT = {
     (380881, None): "what could not be noted was noted as the next message of a repair, which then was not sent",
     (149, None): "the locks of a batch had ended and could not be renewed, and it was sent all the same",
     (545, None): "a message that another envelope had brought was delivered twice, and was taken for a duplicate",
+    (
+        581883,
+        None,
+    ): "the record of a result took longer than a lock, and the reject of another target was sent after it",
 }
 """
 Why they failed, by their seeds and topologies (None: the one that the seed draws).
