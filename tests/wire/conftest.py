@@ -2,10 +2,32 @@
 
 import pytest
 
-from broker.tests.conftest import _impatient_clients, broker, bus, client, entity, publish, receive, take
+from broker.tests.conftest import (
+    _impatient_clients,
+    broker,
+    bus,
+    client,
+    entity,
+    publish,
+    receive,
+    running_broker,
+    shared_broker,
+    take,
+)
 from tests.azurite import blob_account
 
-__all__ = ["_impatient_clients", "broker", "bus", "client", "entity", "publish", "receive", "take"]
+__all__ = [
+    "_impatient_clients",
+    "broker",
+    "bus",
+    "client",
+    "entity",
+    "publish",
+    "receive",
+    "running_broker",
+    "shared_broker",
+    "take",
+]
 
 
 @pytest.fixture(scope="session")
