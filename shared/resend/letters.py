@@ -14,7 +14,7 @@ from shared.line import rejection
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.metadata import entity_that_gave_up
-from shared.resend.places import Place, RejectedSource
+from shared.resend.places import Place
 
 REASON = "DeadLetterReason"
 DESCRIPTION = "DeadLetterErrorDescription"
@@ -31,7 +31,7 @@ _PARTITIONS = "/Partitions/"
 class Letter:
     """A message as a dead-letter queue or an entity with rejected messages has it."""
 
-    def __init__(self, content: bytes, origin: Origin, rejected: Sequence[RejectedSource] = ()) -> None:
+    def __init__(self, content: bytes, origin: Origin, rejected: Sequence[Origin] = ()) -> None:
         """
         Read the encoded *content*; one that is not a message has no `message`.
 

@@ -1,6 +1,6 @@
 """The entities that the commands work on, and where their messages came from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -15,13 +15,6 @@ DEAD_LETTERS = "/$DeadLetterQueue"
 SUBSCRIPTION = "/subscriptions/"
 
 
-class RejectedSource(NamedTuple):
-    """The source of a task that sends its rejected messages to an entity."""
-
-    site: str
-    entity: str
-
-
 class Place(NamedTuple):
     """A queue, subscription or dead-letter queue, as the services name it."""
 
@@ -29,7 +22,7 @@ class Place(NamedTuple):
     site: str
     setting: str
     entity: str
-    rejected: tuple[RejectedSource, ...] = ()
+    rejected: tuple[Origin, ...] = ()
     """The sources of the tasks whose `rejects` it is: only there stamps count, which any producer can write."""
 
     @property
@@ -134,23 +127,25 @@ def dead_letter_queues(configuration: Configuration) -> list[Place]:
 
 def queues(configuration: Configuration) -> list[Place]:
     """Return the sources and the target queues that the tasks name."""
-    texts: dict[str, None] = {}
+    found: list[tuple[str, str]] = []
     for task in configuration.tasks:
-        if task.source.hub is None and configuration.connections[task.source.connection].end.has_dead_letters:
-            texts[f"{task.source.connection}/{task.source.entity.removesuffix(task.source.sub_queue)}"] = None
-        for target in task.targets():
-            if target.queue is not None and target.connection in namespaces(configuration):
-                texts[f"{target.connection}/{target.queue}"] = None
-    return [entity_named(text, configuration) for text in texts]
+        source = task.source
+        if source.hub is None:
+            found.append((source.connection, source.entity.removesuffix(source.sub_queue)))
+        found += [(target.connection, target.queue) for target in task.targets() if target.queue is not None]
+    return _places(found, configuration)
 
 
 def rejects_queues(configuration: Configuration) -> list[Place]:
     """Return the queues that tasks send their rejected messages to."""
     found = [task.rejects for task in configuration.tasks if task.rejects is not None]
-    known = [each for each in found if each.queue is not None and each.connection in namespaces(configuration)]
-    return [
-        rejects_of(text, configuration) for text in dict.fromkeys(f"{each.connection}/{each.queue}" for each in known)
-    ]
+    return _places([(each.connection, each.queue) for each in found if each.queue is not None], configuration)
+
+
+def _places(entities: Iterable[tuple[str, str]], configuration: Configuration) -> list[Place]:
+    """Return each of *entities*, a connection and a name, that messages can be received from."""
+    known = namespaces(configuration)
+    return [place_at(alias, entity, configuration) for alias, entity in dict.fromkeys(entities) if alias in known]
 
 
 def task_named(name: str, configuration: Configuration) -> TaskFile | None:
@@ -236,14 +231,14 @@ def original(path: str, site: str, configuration: Configuration, *, prefer: str 
     return Destination(prefer if prefer in aliases else aliases[0], site, path)
 
 
-def _rejected(alias: str, entity: str, configuration: Configuration) -> tuple[RejectedSource, ...]:
+def _rejected(alias: str, entity: str, configuration: Configuration) -> tuple[Origin, ...]:
     """Return the sources of the tasks whose `rejects` is *entity*, a queue or a subscription of a topic."""
     owner = entity.lower()
     if owner.endswith(DEAD_LETTER_QUEUES):
         return ()
     owner = owner.partition(SUBSCRIPTION)[0]
     return tuple(
-        RejectedSource(configuration.site(task.source.connection), task.source.entity)
+        Origin(configuration.site(task.source.connection), task.source.entity)
         for task in configuration.tasks
         if task.rejects is not None
         and configuration.site(task.rejects.connection) == configuration.site(alias)
