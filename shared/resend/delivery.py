@@ -47,8 +47,6 @@ class Attempt:
     sent: list[str] = field(default_factory=list)
     rejected: dict[str, str] = field(default_factory=dict)
     """Messages that stay through their own fault, with the reason; the others go on."""
-    refused: list[str] = field(default_factory=list)
-    """Messages that the target has not accepted, for a reason that is not theirs."""
     unclear: list[str] = field(default_factory=list)
     """Messages that the target may have accepted, although no answer came."""
     error: BuswayError | None = None
@@ -132,8 +130,6 @@ class TargetDelivery(Delivery):
         for some in self.parts(messages):
             if result.error is None:
                 await self.send_part(some, result)
-            else:
-                result.refused += [message.key for message in some]
         return result
 
     def parts(self, messages: Sequence[PreparedMessage]) -> Iterable[Sequence[PreparedMessage]]:
@@ -167,7 +163,6 @@ class TargetDelivery(Delivery):
         await self.ledger.note(self.accepted_is, accepted, to, numbers=numbers)
         await self.ledger.note(REFUSED, [*rejected, *refused], to)
         result.rejected |= rejected
-        result.refused += refused
         await self.confirm([*accepted], messages, result)
 
     async def transfer(

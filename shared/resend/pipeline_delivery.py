@@ -168,8 +168,8 @@ class PipelineDelivery(Delivery):
             self.outcomes += await self._pipelines[task].run(contents, messages[0].outgoing.partition)
         except BaseException as error:
             if not self.may_have_sent:
-                result.refused = [key for key in keys if not self._is_done(key) and key not in self.doubtful]
-                await self.ledger.note(REFUSED, result.refused, task)
+                refused = [key for key in keys if not self._is_done(key) and key not in self.doubtful]
+                await self.ledger.note(REFUSED, refused, task)
             if not isinstance(error, BuswayError):
                 raise
             result.error = error

@@ -79,7 +79,7 @@ class Target:
             if isinstance(error, TargetUnavailable):
                 return Attempt(unclear=keys, error=error)
             await self.ledger.note(REFUSED, keys, str(EAST))
-            return Attempt(refused=keys, error=error)
+            return Attempt(error=error)
         self.accepted += keys
         await self.ledger.note(SENT, keys, str(EAST))
         return Attempt(keys)
