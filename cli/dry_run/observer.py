@@ -126,7 +126,8 @@ def _text_of_line(name: str, item: Item) -> str | None:
         return f"to {', '.join(str(copy.only_for) for copy in item.copies)}"
     if name == "routes" and item.target is not None:
         binding = item.target.binding
-        return f"to {item.target}" if binding is None else f"to {item.target} through an output binding: {binding.form}"
+        through = "" if binding is None else f" through an output binding: {binding.form.description}"
+        return f"to {item.target}{through}"
     return item.reason if name == "routes" and item.state is State.FILTERED else None
 
 

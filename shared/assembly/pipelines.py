@@ -161,16 +161,9 @@ def _task(
         options = (model, route.body_only, route.max_message_bytes)
         binding = bindings.get(options)
         if binding is None:
-            binding = bindings[options] = BindingOutput(
-                file.task,
-                sent.site,
-                configuration.connections[model.connection].key,
-                _binding_kind(model),
-                sent.entity,
-                source_kind=source.arrives_as,
-                body_only=route.body_only,
-                max_message_bytes=route.max_message_bytes,
-            )
+            form = TextForm(file.task, str(sent), source.arrives_as, route.max_message_bytes, route.body_only)
+            key = configuration.connections[model.connection].key
+            binding = bindings[options] = BindingOutput(form, sent.site, key, _binding_kind(model), sent.entity)
         # An envelope holds a message as it is, whatever the kind of the channel.
         fit = sent.fit if route.body_only else None
         return sent._replace(output=sent.output if facts.dry_run else binding, fit=fit, binding=binding, at_once=False)

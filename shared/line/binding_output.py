@@ -13,12 +13,12 @@ Source: measurements of the Functions host 4.1037 and the proxy worker 4.40.2; d
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Literal
 
 from shared.codecs.envelope import envelopes
 from shared.errors import BuswayError, TargetRefused
 from shared.line.text_form import TextForm
-from shared.message.message import Message
 from shared.protocols import Outgoing
 
 type Kind = Literal["queue", "topic", "hub"]
@@ -29,41 +29,16 @@ DEFAULT_MAX_MESSAGE_BYTES = 240_000
 _collected: ContextVar["dict[BindingOutput, list[str]] | None"] = ContextVar("binding_texts", default=None)
 
 
+@dataclass(frozen=True, eq=False)
 class BindingOutput:
     """A target of a task that the host sends to through an output binding."""
 
-    def __init__(
-        self,
-        task: str,
-        site: str,
-        setting: str,
-        kind: Kind,
-        entity: str,
-        *,
-        source_kind: str,
-        body_only: bool = False,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    ) -> None:
-        """
-        Send for *task* to *entity* of the namespace in the app setting *setting*.
-
-        A text has at most *max_message_bytes*. *source_kind* is the kind of the source's namespace, unless the messages
-        came in envelopes.
-        """
-        self._form = TextForm(task, f"{site}/{entity}", source_kind, max_message_bytes, body_only)
-        self.site = site
-        self.setting = setting
-        self.kind: Kind = kind
-        self.entity = entity
-
-    @property
-    def form(self) -> str:
-        """The form in which the target gets a message, as text for an operator."""
-        return self._form.description
-
-    def text(self, message: Message, part: int | None) -> str:
-        """Return the text to send for *message*; as `TextForm.text`."""
-        return self._form.text(message, part)
+    form: TextForm
+    site: str
+    setting: str
+    """The app setting of its namespace."""
+    kind: Kind
+    entity: str
 
     async def send(
         self,
@@ -85,7 +60,7 @@ class BindingOutput:
 
     def texts(self, collected: Sequence[str]) -> list[str]:
         """Return the texts of the messages that the host is to send."""
-        return list(collected) if self._form.body_only else envelopes(collected, self._form.limit)
+        return list(collected) if self.form.body_only else envelopes(collected, self.form.limit)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Target(NamedTuple):
             partition = message.arrival.origin.partition
             if partition is None:
                 raise TargetRefused(f"{self}: the host did not name the partition of the event")
-        content = message.encode() if self.binding is None else self.binding.text(message, part).encode()
+        content = message.encode() if self.binding is None else self.binding.form.text(message, part).encode()
         return Outgoing(content, *message.envelope(), partition)
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from cli.dry_run.line import try_batches
 from shared.amqp.values import string
 from shared.codecs.envelope import Event, encode_event, envelopes
 from shared.errors import MessageRejected, TargetUnavailable
-from shared.line.binding_output import BindingOutput, collecting
+from shared.line.binding_output import collecting
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
@@ -33,6 +33,7 @@ from tests.fakes import (
 )
 from tests.messages import delivered
 from tests.unit.editors.deduplicating import editor as deduplicate
+from tests.unit.line.test_binding_output import binding
 
 KIB = 1024
 WEST, CARRIER = Origin("west", "orders"), Origin("east", "carrier")
@@ -293,7 +294,7 @@ def test_nothing_behind_is_sent_before_a_target_has_recovered() -> None:
 
 
 def test_function_hands_over_what_all_parts_of_the_batch_have_become() -> None:
-    output = BindingOutput("copy", "east", "EAST", "queue", "carrier", source_kind="service-bus")
+    output = binding()
     target = Target(output, "east", "carrier", binding=output)
     made = replace(task(OutputThatAccepts(), [Growing()], 50 * KIB), router=Router([Route(target)]))
     journal, clock = JournalInMemory(), clock_at_delivery()
@@ -312,7 +313,7 @@ class OutputThatIsDownForThird(OutputThatAccepts):
 
 
 def test_what_was_handed_over_stays_at_the_source_if_a_later_message_does() -> None:
-    output = BindingOutput("copy", "east", "EAST", "queue", "carrier", source_kind="service-bus")
+    output = binding()
     down = OutputThatIsDownForThird()
 
     class Routed(Router):

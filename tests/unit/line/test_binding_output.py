@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,11 +12,11 @@ from shared.amqp.sections import Sections
 from shared.amqp.values import long, string
 from shared.codecs.envelope import Event, encode_event, envelopes, open_envelope
 from shared.errors import MessageRejected, TargetRefused, TargetUnavailable
-from shared.line.binding_output import BindingOutput, collecting
+from shared.line.binding_output import DEFAULT_MAX_MESSAGE_BYTES, BindingOutput, collecting
 from shared.line.pipeline import Pipeline
 from shared.line.routing import Route, Router, Target
 from shared.line.task import Task
-from shared.line.text_form import body_text
+from shared.line.text_form import TextForm, body_text
 from shared.message.arrival import Origin
 from shared.message.message import Message
 from shared.message.ttl import Keep
@@ -38,8 +37,9 @@ from tests.unit.editors.deduplicating import editor as deduplicate
 WEST, CARRIER = Origin("west", "orders"), Origin("east", "carrier")
 
 
-def binding(**options: Any) -> BindingOutput:
-    return BindingOutput("copy", "east", "EAST", "queue", "carrier", source_kind="service-bus", **options)
+def binding(*, task: str = "copy", limit: int = DEFAULT_MAX_MESSAGE_BYTES, body_only: bool = False) -> BindingOutput:
+    form = TextForm(task, "east/carrier", "service-bus", limit, body_only)
+    return BindingOutput(form, "east", "EAST", "queue", "carrier")
 
 
 def pipeline(origin: Origin, *targets: Target, opens: bool = False, journal: JournalInMemory | None = None) -> Pipeline:
@@ -74,7 +74,7 @@ def test_envelope_restores_every_section_bit_for_bit(sections: list[Sections]) -
 
 def test_function_gets_as_few_texts_as_the_size_limit_allows() -> None:
     batch = [delivered(number, body=b"x" * 100) for number in range(50)]
-    texts = handed_over(binding(max_message_bytes=4_000), batch)
+    texts = handed_over(binding(limit=4_000), batch)
     assert all(len(text) <= 4_000 for text in texts)
     assert 2 <= len(texts) < 20
     opened = [event for text in texts for event in open_envelope(text.encode())]
@@ -116,7 +116,7 @@ def test_batch_stays_at_the_source_if_no_function_collects_it() -> None:
 
 
 def test_message_that_does_not_fit_in_a_text_is_rejected() -> None:
-    rejects, output = OutputThatAccepts(), binding(max_message_bytes=1_000)
+    rejects, output = OutputThatAccepts(), binding(limit=1_000)
     router = Router([Route(Target(output, "east", "carrier", binding=output))])
     line = Pipeline(
         Task("copy", WEST, [], router, Target(rejects, "west", "rejected"), Keep(), None), JournalInMemory()
@@ -191,9 +191,9 @@ def test_message_that_the_host_could_not_send_is_not_withheld_at_its_redelivery(
 
 
 def test_same_message_has_different_event_ids_in_different_tasks() -> None:
-    one, other = binding(), BindingOutput("fan-out", "east", "EAST", "queue", "carrier", source_kind="service-bus")
     message = Message.received(delivered(1), WEST)
-    ids = [open_envelope(output.text(message, None).encode())[0].id for output in (one, other)]
+    texts = [binding(task=task).form.text(message, None) for task in ("copy", "fan-out")]
+    ids = [open_envelope(text.encode())[0].id for text in texts]
     assert len(set(ids)) == 2
 
 
