@@ -192,5 +192,18 @@ class Step(NamedTuple):
     """Changes the batch; only steps that ask a store or a service have to be awaited."""
 
 
+def then(pending: Awaitable[None] | None, work: Callable[[], None]) -> Awaitable[None] | None:
+    """Do *work* after what is *pending*; at once, with nothing to await, if that is nothing."""
+
+    async def later(awaited: Awaitable[None]) -> None:
+        await awaited
+        work()
+
+    if pending is not None:
+        return later(pending)
+    work()
+    return None
+
+
 type Watch = Callable[[Sequence[Step]], Sequence[Step]]
 """Returns the steps with an observer around each; the line without one runs the steps themselves."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from shared.errors import BuswayError, MessageRejected
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Room, Step
+from shared.line.batch import Batch, Room, Step, then
 from shared.line.failure import Failure
 from shared.line.item import Item
 from shared.line.recall import Recall
@@ -172,15 +172,7 @@ class EditorSteps:
 
     def _number(self, batch: Batch) -> Awaitable[None] | None:
         """Number the parts of each message, after the journal was asked for results if one may be there."""
-        pending = self._recall.of(batch)
-        if pending is None:
-            self._put_numbers(batch)
-            return None
-        return self._number_after(pending, batch)
-
-    async def _number_after(self, pending: Awaitable[None], batch: Batch) -> None:
-        await pending
-        self._put_numbers(batch)
+        return then(self._recall.of(batch), partial(self._put_numbers, batch))
 
     def _put_numbers(self, batch: Batch) -> None:
         """Number the parts of each message, and finish those whose result is known from an earlier delivery."""

@@ -10,13 +10,14 @@ The envelopes of a task's source: each is replaced by its messages.
 
 from collections.abc import Awaitable
 from copy import replace
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
 from shared.codecs.envelope import Event, encode_event, envelope_in, open_envelope
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends
-from shared.line.batch import Batch, Room
+from shared.line.batch import Batch, Room, then
 from shared.line.failure import Failure
 from shared.line.item import Carrier, Item, Original
 from shared.line.rejection import requested_share
@@ -67,16 +68,9 @@ class Envelopes:
             elif result is not None:
                 raise result
 
-        async def wait(pending: Awaitable[None]) -> None:
-            await pending
-            _put_all(batch, opened)
-
         waiting = ((item, message) for item, message in batch.waiting() if item.original in batch.parts)
-        pending = self._time_limit.run(_opened_if_envelope if self._task.opens_some else _opened, waiting, put)
-        if pending is not None:
-            return wait(pending)
-        _put_all(batch, opened)
-        return None
+        open_one = _opened_if_envelope if self._task.opens_some else _opened
+        return then(self._time_limit.run(open_one, waiting, put), partial(_put_all, batch, opened))
 
 
 def _put_all(batch: Batch, opened: dict[Original, list[Item]]) -> None:

@@ -9,8 +9,9 @@ The line before the send: received, restored, edited, stamped, routed, fitted.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
+from itertools import batched
 
 from shared.amqp.values import string
 from shared.errors import MessageRejected
@@ -37,8 +38,6 @@ from shared.time_limit import TimeLimit
 _AT_ONCE = 1000
 _EXPIRED = "it expired before it could be sent"
 
-type _Waiting = Sequence[tuple[Item, Message]]
-
 
 class Preparation:
     """The decisions of one task about its messages before they are sent."""
@@ -57,13 +56,13 @@ class Preparation:
         """Return the steps after `receive`, in order."""
         return [
             *((Step("open", Stage.RECEIVED, self._envelopes.open),) if self._task.opens_envelopes else ()),
-            Step("restore", Stage.RECEIVED, partial(_in_turns, State.RECEIVED, self._restore)),
+            self._each("restore", Stage.RECEIVED, self._restore),
             *self._editors.steps(),
-            Step("stamps", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._stamp)),
-            Step("ttl", Stage.STAMPED, partial(_in_turns, State.RECEIVED, self._expire)),
+            self._each("stamps", Stage.STAMPED, self._stamp),
+            self._each("ttl", Stage.STAMPED, self._expire),
             Step("routes", Stage.ROUTED, self._route),
             Step("loop", Stage.ROUTED, self._guard),
-            Step("fit", Stage.FITTED, partial(_in_turns, State.ROUTED, self._fit)),
+            self._each("fit", Stage.FITTED, self._fit, State.ROUTED),
             Step("repeats", Stage.FITTED, _mirror_repeats),
         ]
 
@@ -99,43 +98,52 @@ class Preparation:
                 item.withhold(Outcome.FILTERED, f"a heartbeat of {printable(heartbeat.task)}", Stage.RECEIVED)
                 batch.heartbeats[item] = heartbeat
 
-    def _restore(self, batch: Batch, waiting: _Waiting) -> None:
-        restore = self._task.restore
-        if restore is None:
-            return
-        for item, message in waiting:
-            try:
-                restore(message)
-            except MessageRejected as error:
-                self._failure.reject(batch, item, error, Stage.RECEIVED)
+    def _each(
+        self, name: str, stage: Stage, work: Callable[[Batch, Item, Message], None], state: State = State.RECEIVED
+    ) -> Step:
+        """Return a step that does *work* with each message in a *state*, and rejects those that are at fault."""
 
-    def _stamp(self, batch: Batch, waiting: _Waiting) -> None:
-        for item, message in waiting:
-            if item.state is not State.RECEIVED:
-                continue  # here and below: another part of its message has failed
-            try:
-                visited = path_before(message)
-                if visited:
-                    batch.visited[item] = visited
-                stamp(message)
-            except MessageRejected as error:
-                self._failure.reject(batch, item, error, Stage.STAMPED)
+        def some(batch: Batch, waiting: Iterable[tuple[Item, Message]]) -> None:
+            for item, message in waiting:
+                if item.state is not state:
+                    continue  # another part of its message has failed
+                try:
+                    work(batch, item, message)
+                except MessageRejected as error:
+                    self._failure.reject(batch, item, error, stage)
 
-    def _expire(self, batch: Batch, waiting: _Waiting) -> None:
-        life, now = self._task.time_to_live, batch.now
-        for item, message in waiting:
-            if item.state is not State.RECEIVED:
-                continue
-            try:
-                if life.expires(message, now):
-                    if self._task.router.fans_out:
-                        batch.expired.add(item)  # some of its targets may have it
-                    else:
-                        item.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
-                else:
-                    item.ends_at = life.end(message, now)
-            except MessageRejected as error:
-                self._failure.reject(batch, item, error, Stage.STAMPED)
+        async def in_turns(batch: Batch, waiting: Sequence[tuple[Item, Message]]) -> None:
+            for few in batched(waiting, _AT_ONCE, strict=False):
+                some(batch, few)
+                await asyncio.sleep(0)
+
+        def run(batch: Batch) -> Awaitable[None] | None:
+            waiting = batch.waiting(state)
+            if len(waiting) > _AT_ONCE:
+                return in_turns(batch, waiting)  # other tasks must have theirs
+            some(batch, waiting)
+            return None
+
+        return Step(name, stage, run)
+
+    def _restore(self, _: Batch, __: Item, message: Message) -> None:
+        if self._task.restore is not None:
+            self._task.restore(message)
+
+    def _stamp(self, batch: Batch, item: Item, message: Message) -> None:
+        visited = path_before(message)
+        if visited:
+            batch.visited[item] = visited
+        stamp(message)
+
+    def _expire(self, batch: Batch, item: Item, message: Message) -> None:
+        life = self._task.time_to_live
+        if not life.expires(message, batch.now):
+            item.ends_at = life.end(message, batch.now)
+        elif self._task.router.fans_out:
+            batch.expired.add(item)  # some of its targets may have it
+        else:
+            item.withhold(Outcome.EXPIRED, _EXPIRED, Stage.STAMPED)
 
     def _route(self, batch: Batch) -> Awaitable[None] | None:
         waiting = (pair for pair in batch.waiting() if pair[0].state is State.RECEIVED)
@@ -198,30 +206,26 @@ class Preparation:
                 if objection is not None:
                     item.withhold(Outcome.LOOPED, objection, Stage.ROUTED)
 
-    def _fit(self, batch: Batch, waiting: _Waiting) -> None:
-        departing, life = self._journal.departing, self._task.time_to_live
-        for item, message in waiting:
-            target, arrived = item.target, item.original.arrived
-            if item.state is not State.ROUTED or target is None:
-                continue
-            try:
-                if not message.has_message_id:
-                    identity = deterministic_id(message.arrival)
-                    message.message_id = None if identity is None else string(identity)
-                if target.binding is not None or life.end(message, batch.now) != item.ends_at:
-                    item.ends_at = None  # the host sends it, or the action of its route has given it another life
-                same = _fitted_alike(item, target)
-                if same is not None:
-                    item.fit(*same)
-                    continue
+    def _fit(self, batch: Batch, item: Item, message: Message) -> None:
+        target, arrived = item.target, item.original.arrived
+        if target is None:
+            return
+        try:
+            if not message.has_message_id:
+                identity = deterministic_id(message.arrival)
+                message.message_id = None if identity is None else string(identity)
+            if target.binding is not None or self._task.time_to_live.end(message, batch.now) != item.ends_at:
+                item.ends_at = None  # the host sends it, or the action of its route has given it another life
+            same = _fitted_alike(item, target)
+            if same is None:
                 outgoing = target.outgoing(message, None if item.part is None else item.part.number)
-                item.fit(outgoing, None if arrived is None else departing(message, arrived))
-            except MessageRejected as error:
-                if item.copies:
-                    # Its other targets get it: this one has refused it, as at the send.
-                    item.fail(Rejection(error, Stage.FITTED, self._task.name))
-                else:
-                    self._failure.reject(batch, item, error, Stage.FITTED)
+                same = outgoing, None if arrived is None else self._journal.departing(message, arrived)
+            item.fit(*same)
+        except MessageRejected as error:
+            if not item.copies:
+                raise
+            # Its other targets get it: this one has refused it, as at the send.
+            item.fail(Rejection(error, Stage.FITTED, self._task.name))
 
 
 def _fitted_alike(item: Item, target: Target) -> tuple[Outgoing, Imprint | None] | None:
@@ -234,21 +238,6 @@ def _fitted_alike(item: Item, target: Target) -> tuple[Outgoing, Imprint | None]
             if needs == (target.fit, target.partition, None):
                 return copy.outgoing, copy.departed
     return None
-
-
-def _in_turns(state: State, work: Callable[[Batch, _Waiting], None], batch: Batch) -> Awaitable[None] | None:
-    """Do *work* for the items in a *state*; returns an awaitable if there are so many that other tasks must run."""
-    waiting = batch.waiting(state)
-    if len(waiting) > _AT_ONCE:
-        return _some_at_once(work, batch, waiting)
-    work(batch, waiting)
-    return None
-
-
-async def _some_at_once(work: Callable[[Batch, _Waiting], None], batch: Batch, waiting: _Waiting) -> None:
-    for start in range(0, len(waiting), _AT_ONCE):
-        work(batch, waiting[start : start + _AT_ONCE])
-        await asyncio.sleep(0)
 
 
 def _mirror_repeats(batch: Batch) -> None:
