@@ -8,6 +8,7 @@ for much longer than its locks last: docs/decisions/0091.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.clock import Clock
@@ -25,26 +26,18 @@ SHORTEST_ATTEMPT_SECONDS = 2.0
 LONGEST_ATTEMPT_SECONDS = 120.0
 
 
+@dataclass(eq=False)
 class Deadline:
     """The time that a delivery has, counted from its start."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        sleep: Callable[[float], Awaitable[None]],
-        *,
-        limit_seconds: float,
-        locks: Locks | None,
-        is_shutting_down: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """Give a delivery *limit_seconds* at most, and no longer than its *locks* last or are renewed."""
-        self._clock = clock
-        self._sleep = sleep
-        self._is_shutting_down = is_shutting_down
-        self._end = clock.monotonic() + limit_seconds
-        self.locks = locks
-        """The locks that are renewed here, None where the source has none or the host renews them."""
-        self.retries = 0
+    clock: Clock
+    sleep: Callable[[float], Awaitable[None]]
+    end: float
+    """When it is over at the latest, by the stopwatch of the clock; its locks may end before."""
+    locks: Locks | None
+    """None where the source has none."""
+    is_shutting_down: Callable[[], bool]
+    retries: int = 0
 
     async def begin(self) -> None:
         """
@@ -59,37 +52,32 @@ class Deadline:
             raise LockLost("the locks of the batch have ended, and cannot be renewed")
 
     @property
-    def is_over(self) -> bool:
-        """Whether the process ends, so that nothing waits any more."""
-        return self._is_shutting_down()
-
-    @property
     def attempt_seconds(self) -> float:
         """The time that an attempt may take."""
-        end = self._end if self.locks is None else min(self._end, self.locks.deadline)
-        return max(min(end - self._clock.monotonic(), LONGEST_ATTEMPT_SECONDS), SHORTEST_ATTEMPT_SECONDS)
+        end = self.end if self.locks is None else min(self.end, self.locks.deadline)
+        return max(min(end - self.clock.monotonic(), LONGEST_ATTEMPT_SECONDS), SHORTEST_ATTEMPT_SECONDS)
 
     @property
     def now(self) -> float:
         """The time of the clock that the deadline is measured with."""
-        return self._clock.monotonic()
+        return self.clock.monotonic()
 
     async def pause(self, seconds: float, *, is_retry: bool = True) -> bool:
         """Sleep for *seconds* and renew the locks; return whether another attempt fits. Raises LockLost."""
-        resume = self._clock.monotonic() + seconds
-        while not self.is_over:
+        resume = self.clock.monotonic() + seconds
+        while not self.is_shutting_down():
             if self.locks is not None:
                 await self.locks.renew()
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             left = max(resume - now, 0.0)
-            if now + left + SHORTEST_ATTEMPT_SECONDS > self._end:
+            if now + left + SHORTEST_ATTEMPT_SECONDS > self.end:
                 return False
             if self.locks is not None and not self.locks.can_wait(left, SHORTEST_ATTEMPT_SECONDS):
                 return False
             if not left:
                 self.retries += is_retry
                 return True
-            await self._sleep(left if self.locks is None else min(left, self.locks.next_renewal()))
+            await self.sleep(left if self.locks is None else min(left, self.locks.next_renewal()))
         return False
 
     async def renew_during(self, work: Awaitable[None]) -> None:
@@ -112,11 +100,11 @@ class Deadline:
 
     async def _renew(self, locks: Locks) -> None:
         """Renew *locks* until cancelled, or until the process ends; raises LockLost."""
-        while not self.is_over:
-            await self._sleep(locks.next_renewal())
+        while not self.is_shutting_down():
+            await self.sleep(locks.next_renewal())
             await locks.renew()
 
     async def outlast_session(self) -> None:
         """Wait until the lock of a session that could not be renewed has ended, or the process ends."""
-        if self.locks is not None and not self.is_over and (seconds := self.locks.seconds_of_session):
-            await self._sleep(seconds)
+        if self.locks is not None and not self.is_shutting_down() and (seconds := self.locks.seconds_of_session):
+            await self.sleep(seconds)

@@ -7,6 +7,8 @@ The messages that fail with a rejected one before the send, so that none is lost
 3. A part that an earlier delivery has sent keeps its result. The other parts are then rejected one by one.
 """
 
+from dataclasses import dataclass
+
 from shared.errors import MessageRejected
 from shared.line.accepted_sends import AcceptedSends
 from shared.line.batch import Batch
@@ -15,24 +17,24 @@ from shared.line.states import KNOWN_BEFORE, Rejection, Stage
 from shared.protocols import Joined, Outcome
 
 
+@dataclass(frozen=True)
 class Failure:
     """The failures of one task's messages before the send."""
 
-    def __init__(self, task: str, accepted: AcceptedSends) -> None:
-        """Recognize in *accepted* the messages that have their result from an earlier delivery."""
-        self._task = task
-        self._accepted = accepted
+    task: str
+    accepted: AcceptedSends
+    """Knows the messages that have their result from an earlier delivery."""
 
     def reject(self, batch: Batch, item: Item, error: MessageRejected, stage: Stage) -> None:
         """Reject the message of *item*, and every message that is linked to it."""
         # An unreadable or unsplit message may have its result from an earlier delivery.
-        known = item.known(self._accepted)
-        rejection = Rejection(error, stage, self._task)
+        known = item.known(self.accepted)
+        rejection = Rejection(error, stage, self.task)
         linked = _linked(batch, item)
         item.followers = ()
         self._reject_whole(batch, item, rejection)
         if known is not None:
-            item.recall(known, self._accepted)
+            item.recall(known, self.accepted)
         else:
             item.fail(rejection)
         for other in linked:
@@ -46,7 +48,7 @@ class Failure:
         if len(parts) == 1:
             if item.part is None:
                 # A replay that fails again is still a replay of one part.
-                item.part, item.only_for = item.original.requested_share(self._task)
+                item.part, item.only_for = item.original.requested_share(self.task)
             return
         for part in parts:
             if part is not item and part.outcome is None:
@@ -55,7 +57,7 @@ class Failure:
         if any(part.state in KNOWN_BEFORE for part in parts):
             return
         batch.parts[item.original] = [item]
-        item.part, item.only_for = item.original.requested_share(self._task)
+        item.part, item.only_for = item.original.requested_share(self.task)
         item.key = item.arrival.key
 
 

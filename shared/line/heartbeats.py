@@ -8,6 +8,7 @@ The heartbeats of a task on the line: withheld like a filtered message, and each
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from shared.clock import Clock
@@ -32,23 +33,16 @@ class Arrivals(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class Heartbeats:
     """Sends the heartbeats of one task on."""
 
-    def __init__(
-        self,
-        task: str,
-        targets: Sequence[Target],
-        arrivals: Arrivals,
-        clock: Clock,
-        longest_seconds: float = LONGEST_SECONDS,
-    ) -> None:
-        """Send to *targets*, by the number of the route; report to *arrivals*."""
-        self._longest_seconds = longest_seconds
-        self._task = task
-        self._targets = targets
-        self._arrivals = arrivals
-        self._clock = clock
+    task: str
+    targets: Sequence[Target]
+    """By the number of the route."""
+    arrivals: Arrivals
+    clock: Clock
+    longest_seconds: float = LONGEST_SECONDS
 
     async def send(self, found: Mapping[Item, Heartbeat]) -> None:
         """Send the last one of each route of this task on; raises nothing."""
@@ -56,25 +50,25 @@ class Heartbeats:
         own = {
             heartbeat.route: (item.arrival, heartbeat)
             for item, heartbeat in found.items()
-            if heartbeat.task == self._task and heartbeat.route < len(self._targets)
+            if heartbeat.task == self.task and heartbeat.route < len(self.targets)
         }
         await asyncio.gather(*(self._send(arrival, heartbeat) for arrival, heartbeat in own.values()))
 
     async def _send(self, arrival: Arrival, heartbeat: Heartbeat) -> None:
-        refusal = await self._refusal(self._targets[heartbeat.route], arrival, heartbeat)
+        refusal = await self._refusal(self.targets[heartbeat.route], arrival, heartbeat)
         milliseconds = None
         if refusal is None:
             begin = heartbeat.sent if arrival.enqueued_time is None else arrival.enqueued_time
             # The service's clock may be ahead of this machine's.
-            milliseconds = max(round(self._clock.now().timestamp() * 1000) - begin, 0)
-        self._arrivals.heartbeat(heartbeat.route, heartbeat.sent, milliseconds, refusal)
+            milliseconds = max(round(self.clock.now().timestamp() * 1000) - begin, 0)
+        self.arrivals.heartbeat(heartbeat.route, heartbeat.sent, milliseconds, refusal)
 
     async def _refusal(self, target: Target, arrival: Arrival, heartbeat: Heartbeat) -> str | None:
         """Return why *target* has not accepted the heartbeat, None if it has."""
         try:
             outgoing = target.outgoing(heartbeat.to_target(arrival))
-            async with asyncio.timeout(self._longest_seconds):
-                answers = target.output.send(target.entity, [outgoing], timeout_seconds=0.8 * self._longest_seconds)
+            async with asyncio.timeout(self.longest_seconds):
+                answers = target.output.send(target.entity, [outgoing], timeout_seconds=0.8 * self.longest_seconds)
                 (error,) = await answers
         except TimeoutError:
             return f"{target}: does not answer"

@@ -10,6 +10,7 @@ opens its link with the host's epoch, which disconnects others.
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Protocol
 
 from shared.ends.azure_amqp.raw_link import LinkClosed
@@ -40,40 +41,29 @@ class Run(Protocol):
         ...
 
 
+@dataclass
 class HubReader:
     """Reads all partitions of the source of one task, side by side, each in its order."""
 
-    def __init__(
-        self,
-        task: str,
-        hub: EventHub,
-        checkpoints: HostCheckpoints,
-        run: Run,
-        shutdown: Shutdown,
-        *,
-        partitions: Sequence[str] | None = None,
-        is_compacted: bool = False,
-        look_seconds: float = _LOOK_SECONDS,
-    ) -> None:
-        """
-        Read only these *partitions*, None for all.
-
-        Numbers have gaps where the hub *is_compacted*. A shutdown is noticed after *look_seconds* without events.
-        """
-        self._look_seconds = look_seconds
-        self._task = task
-        self._hub = hub
-        self._checkpoints = checkpoints
-        self._run = run
-        self._shutdown = shutdown
-        self._partitions = partitions
-        self._is_compacted = is_compacted
-        self._failing: set[str] = set()
+    task: str
+    hub: EventHub
+    checkpoints: HostCheckpoints
+    run: Run
+    shutdown: Shutdown
+    _: KW_ONLY
+    partitions: Sequence[str] | None = None
+    """Those to read, None for all."""
+    is_compacted: bool = False
+    """Whether the numbers of the hub have gaps."""
+    look_seconds: float = _LOOK_SECONDS
+    """The seconds without events after which a shutdown is noticed."""
+    failing: set[str] = field(default_factory=set, init=False)
+    """The partitions that cannot be read."""
 
     async def read(self, seconds: float) -> None:
         """Read for *seconds*, and to the end of the batch in hand; raises TargetUnavailable, TargetRefused."""
         end = asyncio.get_running_loop().time() + seconds
-        names = self._partitions or await self._hub.partition_ids()
+        names = self.partitions or await self.hub.partition_ids()
         async with asyncio.TaskGroup() as group:
             for name in names:
                 group.create_task(self._partition(name, end))
@@ -81,40 +71,40 @@ class HubReader:
     async def _partition(self, name: str, end: float) -> None:
         loop = asyncio.get_running_loop()
         pause = _SHORTEST_PAUSE
-        while not self._shutdown.is_requested and loop.time() < end:
+        while not self.shutdown.is_requested and loop.time() < end:
             try:
                 await self._batches(name, end)
             except BuswayError as error:
                 if isinstance(error, LinkClosed) and error.condition == _STOLEN:
-                    _LOGGER.warning("%s: another reader has partition %s", self._task, name)
+                    _LOGGER.warning("%s: another reader has partition %s", self.task, name)
                     return
-                if name not in self._failing:
+                if name not in self.failing:
                     text = "cannot be read; the reader tries again"
-                    _LOGGER.warning("%s: partition %s %s: %s", self._task, name, text, printable(str(error)))
-                self._failing.add(name)
-                await self._shutdown.sleep(min(pause, max(end - loop.time(), 0)))
+                    _LOGGER.warning("%s: partition %s %s: %s", self.task, name, text, printable(str(error)))
+                self.failing.add(name)
+                await self.shutdown.sleep(min(pause, max(end - loop.time(), 0)))
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _batches(self, name: str, end: float) -> None:
         loop = asyncio.get_running_loop()
-        checkpoint = await self._checkpoints.read(name)
+        checkpoint = await self.checkpoints.read(name)
         opened = await self._opened(name, checkpoint)
         try:
-            while not self._shutdown.is_requested and loop.time() < end:
-                batch = await opened.link.receive(_BATCH, self._look_seconds)
+            while not self.shutdown.is_requested and loop.time() < end:
+                batch = await opened.link.receive(_BATCH, self.look_seconds)
                 if not batch:
                     continue
                 self._note_gone(name, checkpoint, batch[0].payload)
-                await self._run([delivery.payload for delivery in batch], name)
+                await self.run([delivery.payload for delivery in batch], name)
                 last = event_place(batch[-1].payload)
                 if last is None:
-                    raise TargetUnavailable(f"{self._hub.where}/{name}: an event came without its place")
+                    raise TargetUnavailable(f"{self.hub.where}/{name}: an event came without its place")
                 version = None if checkpoint is None else checkpoint.version
-                version = await self._checkpoints.write(name, last.offset, last.number, version)
+                version = await self.checkpoints.write(name, last.offset, last.number, version)
                 checkpoint = HostCheckpoint(last.offset, last.number, version)
-                if name in self._failing:
-                    self._failing.discard(name)
-                    _LOGGER.info("%s: partition %s is read again", self._task, name)
+                if name in self.failing:
+                    self.failing.discard(name)
+                    _LOGGER.info("%s: partition %s is read again", self.task, name)
         finally:
             await opened.close()
 
@@ -124,20 +114,20 @@ class HubReader:
 
         A position that the hub no longer has is not refused (CachedEventHubsReceiver of azure-event-hubs-spark).
         """
-        if checkpoint is None or checkpoint.number is None or self._is_compacted:
+        if checkpoint is None or checkpoint.number is None or self.is_compacted:
             return
         place = event_place(first)
         if place is not None and place.number > checkpoint.number + 1:
             text = "were not read, and are no longer in the hub: sequence numbers"
             last = place.number - 1
-            _LOGGER.error("%s: events of partition %s %s %d to %d", self._task, name, text, checkpoint.number + 1, last)
+            _LOGGER.error("%s: events of partition %s %s %d to %d", self.task, name, text, checkpoint.number + 1, last)
 
     async def _opened(self, name: str, checkpoint: HostCheckpoint | None) -> PartitionConnection:
         position = _BEGINNING if checkpoint is None else checkpoint.position
         try:
-            return await self._hub.open(name, position, _PREFETCH, epoch=_EPOCH)
+            return await self.hub.open(name, position, _PREFETCH, epoch=_EPOCH)
         except LinkClosed as error:
             if error.condition != _INVALID_OFFSET or checkpoint is None or checkpoint.number is None:
                 raise
             # The offset is of before the geo-replication; the number stays the same.
-            return await self._hub.open(name, checkpoint.number, _PREFETCH, epoch=_EPOCH)
+            return await self.hub.open(name, checkpoint.number, _PREFETCH, epoch=_EPOCH)

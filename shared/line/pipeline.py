@@ -161,7 +161,7 @@ class Pipeline:
             except BuswayError:
                 if locks is not None:
                     await delivery.deadline.outlast_session()
-                    if delivery.deadline.is_over and not self._task.one_by_one:
+                    if delivery.deadline.is_shutting_down() and not self._task.one_by_one:
                         await locks.give_back()
                 raise
 
@@ -188,9 +188,9 @@ class Pipeline:
         return Deadline(
             self._clock,
             asyncio.sleep if is_late else self._sleep,
-            limit_seconds=self._task.hold.total_seconds(),
-            locks=locks,
-            is_shutting_down=lambda: self._shutdown.is_requested and not is_late,
+            self._clock.monotonic() + self._task.hold.total_seconds(),
+            locks,
+            lambda: self._shutdown.is_requested and not is_late,
         )
 
     def _in_hand(self, batch: Batch) -> AbstractContextManager[None]:

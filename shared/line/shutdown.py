@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 _LOOK_SECONDS = 0.25
 
 
+@dataclass(eq=False)
 class Shutdown:
     """A flag that is set once, from any thread or signal handler, and ends every sleep."""
 
-    def __init__(self) -> None:
-        """Begin without a request."""
-        self.is_requested = False
-        self.in_progress = 0
-        """The deliveries that have not ended."""
+    is_requested: bool = False
+    in_progress: int = 0
+    """The deliveries that have not ended."""
 
     def request(self) -> None:
         """Request the shutdown."""

@@ -5,18 +5,19 @@ A message is never sent to a site on its repl-path, nor over more hops than the 
 broker, and works in rings too, where a mark such as `replication = 1` does not.
 """
 
+from dataclasses import dataclass
+
 from shared.message.message import Message
 from shared.message.metadata import visited_sites
 
 DEFAULT_MAX_HOPS = 4
 
 
+@dataclass(frozen=True)
 class LoopGuard:
     """The loop prevention of one task."""
 
-    def __init__(self, max_hops: int = DEFAULT_MAX_HOPS) -> None:
-        """Allow a message at most *max_hops* hops."""
-        self._max_hops = max_hops
+    max_hops: int = DEFAULT_MAX_HOPS
 
     def objection(self, visited: list[str], target_site: str) -> str | None:
         """Return why a message that has left the *visited* sites must not be sent to *target_site*, or None."""
@@ -24,8 +25,8 @@ class LoopGuard:
             return None
         if target_site in visited:
             return f"site {target_site} is on its path {';'.join(visited)}"
-        if len(visited) >= self._max_hops:
-            return f"it has made {len(visited)} hops, the task allows {self._max_hops}"
+        if len(visited) >= self.max_hops:
+            return f"it has made {len(visited)} hops, the task allows {self.max_hops}"
         return None
 
 
