@@ -22,7 +22,7 @@ from tests.fakes import (
     OutputThatFailsOnce,
     OutputThatIsDown,
 )
-from tests.messages import ENQUEUED, delivered
+from tests.messages import delivered
 from tests.unit.line.virtual_line import LOCK, Line, token
 
 NIGHT = timedelta(hours=2, minutes=20)
@@ -205,18 +205,6 @@ def test_a_lost_session_is_lost_for_all_that_renew_it_at_one_moment() -> None:
         return await asyncio.gather(locks.renew(), locks.renew(), return_exceptions=True)
 
     assert [type(found) for found in asyncio.run(renew_twice())] == [LockLost, LockLost]
-
-
-@pytest.mark.parametrize("error", [None, TargetUnavailable("gone")], ids=["lost", "unavailable"])
-def test_a_message_with_an_expired_lock_is_not_sent_if_that_cannot_be_renewed(error: BuswayError | None) -> None:
-    """SR18: locks of a partitioned entity may end as they arrive."""
-    line = Line(OutputThatAccepts())
-    line.locks.lose(token(1))
-    line.locks.error = error
-    batch = [delivered(1, locked_until=ENQUEUED - 1), delivered(2)]
-    with pytest.raises(LockLost):
-        asyncio.run(line.pipeline.run(batch, None, [token(1), token(2)]))
-    assert line.output.ids("orders") == ["m-2"]
 
 
 def test_a_lock_without_an_end_is_renewed_at_the_first_pause() -> None:

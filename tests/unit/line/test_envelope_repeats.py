@@ -31,21 +31,6 @@ def test_event_that_is_in_an_envelope_twice_is_sent_once_and_both_are_recorded()
     assert [record.is_joined for record in line.journal.records] == [False, False, True]
 
 
-def test_the_record_of_a_copy_in_another_envelope_differs_from_that_of_a_second_delivery() -> None:
-    line = Line(Alone({"m-2": "split"}))
-    a, b = event("a", 1), event("b", 2)
-    envelopes = carried(f"[{a},{b}]", 7), carried(f"[{a},{b}]", 8)
-    for content in (envelopes[0], envelopes[0], envelopes[1], envelopes[1]):
-        asyncio.run(line.line.run([content]))
-    asyncio.run(line.line.run([envelopes[0], envelopes[1]]))
-    assert line.sent() == ["m-1", "m-2/0", "m-2/1", "m-2/2"]
-    found = [
-        (record.arrival.sequence_number, record.is_remembered, record.is_joined) for record in line.journal.records
-    ]
-    assert set(found[:4]) == {(7, False, False)}
-    assert set(found[4:]) == {(7, True, False), (8, True, True)}
-
-
 def test_repeat_of_a_message_that_its_target_refuses_shares_the_reject() -> None:
     line = Line(output=OutputThatRejects(lambda _: True))
     line.run(f"[{event('a', 1)},{event('a', 1)}]")

@@ -66,14 +66,6 @@ def test_edits_that_are_done_at_once_renew_nothing() -> None:
     assert line.locks.asked == []
 
 
-def test_a_message_whose_lock_is_lost_during_an_edit_is_not_sent() -> None:
-    line = line_with(EditorThatTakes(LOCK))
-    line.at[LOCK / 2] = lambda: line.locks.lose(token(2))
-    with pytest.raises(LockLost):
-        line.deliver(1, 2)
-    assert line.output.ids("orders") == ["m-1"]
-
-
 def test_nothing_of_a_session_is_sent_that_was_lost_during_an_edit() -> None:
     line = line_with(EditorThatTakes(LOCK))
     line.at[LOCK / 2] = line.locks.lose
