@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from busway_reconcile.compact.hours import Hour
 from busway_reconcile.compact.inputs import compact_inputs
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.read.previous_run import find_previous_run
-from busway_reconcile.read.window import closed_hours
+from busway_reconcile.read.runs import closed_hours, find_previous_run
 from busway_reconcile.reconciliation import Result, reconcile
 from busway_reconcile.settings import Run, Settings, Window
 from busway_reconcile.storage import Storage

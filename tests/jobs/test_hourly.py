@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own
 
 from busway_reconcile.judge.ordering import ARRIVAL, first_position, may_be_later, out_of_order
 from busway_reconcile.judge.verdicts import FINDINGS
-from busway_reconcile.read.window import due_hours
+from busway_reconcile.read.runs import due_hours
 from busway_reconcile.settings import Window
 from busway_reconcile.storage import Storage
 from busway_reconcile.summary import Summary

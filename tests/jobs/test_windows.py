@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.journal.address import WrongJournal
-from busway_reconcile.judge.task_history import still_renamed
+from busway_reconcile.judge.tasks import still_renamed
 from busway_reconcile.reconciliation import Result, conclude
 from busway_reconcile.settings import Settings, Window
 from busway_reconcile.summary import TaskSummary

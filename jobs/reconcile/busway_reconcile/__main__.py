@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from busway_reconcile.journal.hours import hours_between
 from busway_reconcile.read.files import hour_in
-from busway_reconcile.read.window import due_hours, future_hours, recent_hours
+from busway_reconcile.read.runs import due_hours, future_hours, recent_hours
 from busway_reconcile.reconciliation import Result, reconcile
 from busway_reconcile.report.delta import check_delta, write_delta
 from busway_reconcile.report.page import write_page

@@ -25,8 +25,8 @@ from busway_reconcile.__main__ import CONNECTION_SETTING, main, say
 from busway_reconcile.journal.address import ADDRESS_FILE
 from busway_reconcile.journal.hours import hour_of, hours_between
 from busway_reconcile.lease import leased
+from busway_reconcile.read.runs import future_hours, recent_hours
 from busway_reconcile.read.staging import container, path_below, stage
-from busway_reconcile.read.window import future_hours, recent_hours
 from busway_reconcile.settings import Settings, Window
 
 PUBLISHED, FAILED = 0, 2

@@ -20,12 +20,10 @@ from busway_reconcile.judge.gaps import damaged_hours
 from busway_reconcile.judge.judge import Tasks
 from busway_reconcile.judge.selection import Hours, last_enqueued
 from busway_reconcile.judge.tap_periods import earlier_periods, observed_periods
-from busway_reconcile.judge.task_history import task_history
-from busway_reconcile.judge.tasks import TaskActivity
+from busway_reconcile.judge.tasks import TaskActivity, task_history
 from busway_reconcile.judge.verdicts import FINDINGS, OPEN, UNDECIDED
 from busway_reconcile.judge.window import judge_window
-from busway_reconcile.read.previous_run import find_previous_run, read_open
-from busway_reconcile.read.window import closed_hours, counted_until
+from busway_reconcile.read.runs import closed_hours, counted_until, find_previous_run, read_open
 from busway_reconcile.report.figures import count, summarize_tasks
 from busway_reconcile.report.tables import TABLES, tables_of_counts, tables_of_messages, write_tables
 from busway_reconcile.session import configure, fit

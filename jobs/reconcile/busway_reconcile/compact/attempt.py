@@ -1,19 +1,31 @@
 """An attempt to compact hours: the records of their raw files in a folder of their own, before any is committed."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from pyspark.sql import Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 
 from busway_reconcile.compact.coverage import Coverage, Written, coverage, total
 from busway_reconcile.compact.records import RECORDS, WRITE_OPTIONS, CompactionFailed, read_records
 from busway_reconcile.compact.tap_matching import match_taps
-from busway_reconcile.read.by_workers import read_by_workers
-from busway_reconcile.read.copies import copy_problems, find_copies
-from busway_reconcile.read.files import JournalFile
-from busway_reconcile.read.troubles import content_problems, empty_files
+from busway_reconcile.journal import schema
+from busway_reconcile.read.files import (
+    JournalFile,
+    content_problems,
+    copy_problems,
+    empty_files,
+    find_copies,
+    hour_in,
+)
 from busway_reconcile.session import fit
 from busway_reconcile.storage import Storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
 
 
 def write_attempt(
@@ -77,6 +89,39 @@ def write_by_workers(spark: SparkSession, storage: Storage, files: Sequence[Jour
     problems = [problem for file in files for problem in content_problems(file, troubles.get(file.file.path, {}))]
     covered = _covered(spark, attempt, {file.hour for file in files})
     return Written(int(counted.get.get("records") or 0), covered, problems)
+
+
+def read_by_workers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """
+    Return the records of the files at *paths*, and a row for each trouble of a file.
+
+    Shape:   schema.compacted(); `path`, `trouble` and its `count`, null for a record.
+    """
+    shape = schema.compacted().add("path", "string").add("trouble", "string").add("count", "long")
+    files = spark.read.format("binaryFile").load(list(paths)).select("path", "content")
+
+    def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa  # noqa: PLC0415 - this runs on a worker, and the driver may lack it
+
+        from busway_reconcile.read.records import COMPACTED, records_of  # noqa: PLC0415 - likewise
+
+        added = [("landed", pa.string()), ("path", pa.string()), ("trouble", pa.string()), ("count", pa.int64())]
+        whole = pa.schema([*COMPACTED, *added])
+        for batch in batches:
+            for address, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                # Spark encodes addresses as in a URL, which changes some task names.
+                path, troubles = unquote(address), dict[str, int]()
+                hour = hour_in(path)
+                for table in records_of(content, troubles):
+                    count = table.num_rows
+                    more = [pa.array([hour] * count, pa.string()), *(pa.nulls(count, kind) for _, kind in added[1:])]
+                    yield from pa.table([*table.columns, *more], schema=whole).combine_chunks().to_batches()
+                rows = [
+                    {"landed": hour, "path": path, "trouble": text, "count": count} for text, count in troubles.items()
+                ]
+                yield from pa.Table.from_pylist(rows, schema=whole).to_batches()
+
+    return files.mapInArrow(read, shape)
 
 
 def _covered(spark: SparkSession, attempt: str, hours: Iterable[str]) -> Coverage:

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from busway_reconcile.compact.attempt import attempted_records, write_attempt
+from busway_reconcile.compact.attempt import attempted_records, read_by_workers, write_attempt
 from busway_reconcile.compact.coverage import coverage, total
 from busway_reconcile.compact.records import RECORDS, CompactionFailed, read_records, verify_content
 from busway_reconcile.journal import schema
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.read.by_workers import read_by_workers
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
 from busway_reconcile.storage import Storage, StoredFile
 

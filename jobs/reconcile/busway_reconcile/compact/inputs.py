@@ -17,7 +17,7 @@ from busway_reconcile.journal.hours import hour_of, is_closed
 from busway_reconcile.journal.problems import Problem
 from busway_reconcile.read.capture import CAPTURED, Kept, not_captured
 from busway_reconcile.read.files import JournalFile, below_journal, by_hour, hour_in, journal_files
-from busway_reconcile.read.window import future_records
+from busway_reconcile.read.runs import future_records
 from busway_reconcile.settings import Run
 from busway_reconcile.storage import Storage, StoredFile
 

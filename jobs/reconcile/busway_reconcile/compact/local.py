@@ -12,9 +12,8 @@ from pyarrow import compute, parquet
 from busway_reconcile.compact.coverage import FINISHING, KEYS, MINUTE, Written, merged_coverage
 from busway_reconcile.compact.records import DISTINCT, CompactionFailed
 from busway_reconcile.journal.problems import Problem
-from busway_reconcile.read.files import JournalFile, by_hour
+from busway_reconcile.read.files import JournalFile, by_hour, content_problems
 from busway_reconcile.read.records import COMPACTED, records_of
-from busway_reconcile.read.troubles import content_problems
 
 LOCAL = "file:"
 """What the address of a file on this machine begins with."""

@@ -17,8 +17,8 @@ from pyarrow import json as arrow_json
 from pyspark.sql.types import ArrayType, BooleanType, IntegerType, LongType, ShortType, StringType
 
 from busway_reconcile.journal import schema
+from busway_reconcile.read.files import INCOMPLETE, MALFORMED, OF_VERSION
 from busway_reconcile.read.gzip_members import Torn, texts_of
-from busway_reconcile.read.troubles import INCOMPLETE, MALFORMED, OF_VERSION
 
 _BLOCK = 1 << 24
 """Bytes of text that are parsed at once, about."""
