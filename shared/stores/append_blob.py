@@ -7,6 +7,7 @@ cases it is. Source: Azure Storage, "Append Block" (position condition, 50,000 b
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from enum import Enum
 from typing import cast
 
@@ -21,7 +22,7 @@ from azure.storage.blob import StorageErrorCode
 from azure.storage.blob.aio import BlobClient
 
 from shared.errors import TargetRefused, TargetUnavailable
-from shared.stores.storage_errors import error_code, translated
+from shared.stores.storage_errors import error_code, translated, translating
 
 _NOT_FOUND = 404
 # 408 and 412: the block may have been written, now or by an earlier attempt whose answer was lost.
@@ -73,19 +74,14 @@ class AppendBlob:
 
     async def size(self) -> int | None:
         """Return the size of the blob, None if it was deleted; raises TargetUnavailable, TargetRefused."""
-        try:
+        with translating(self._where), suppress(ResourceNotFoundError):
             return (await self._client.get_blob_properties()).size
-        except ResourceNotFoundError:
-            return None
-        except (AzureError, TimeoutError) as error:
-            raise translated(self._where, error) from error
+        return None
 
     async def read(self, position: int, length: int) -> bytes:
         """Return a part of the blob; raises TargetUnavailable, TargetRefused."""
-        try:
+        with translating(self._where):
             return await (await self._client.download_blob(offset=position, length=length)).readall()
-        except (AzureError, TimeoutError) as error:
-            raise translated(self._where, error) from error
 
 
 async def while_read[T](append: Callable[[], Awaitable[T]]) -> T:

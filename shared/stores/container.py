@@ -6,15 +6,14 @@ Retries and timeouts are those of the client. Source: Azure Storage REST API, Bl
 
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import (
-    AzureError,
     HttpResponseError,
     ResourceExistsError,
     ResourceModifiedError,
@@ -30,7 +29,7 @@ from shared.stores.append_blob import AppendBlob, while_read
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
 from shared.stores.documents import Changed, Document
 from shared.stores.leased_blob import LeasedBlob, leased_blob
-from shared.stores.storage_errors import error_code, translated
+from shared.stores.storage_errors import error_code, translating
 
 BLOCK_LIMIT = 50_000
 
@@ -69,7 +68,7 @@ class BlobContainer:
         async def upload(*, overwrite: bool) -> None:
             await blob.upload_blob(content, overwrite=overwrite, content_settings=settings, validate_content="md5")
 
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 await self._in_container(lambda: upload(overwrite=False))
             except (ResourceExistsError, ResourceModifiedError):
@@ -80,7 +79,7 @@ class BlobContainer:
 
     async def replace(self, name: str, content: bytes) -> None:
         """Write a blob, whatever is there."""
-        async with self._translated(name):
+        with self._translated(name):
             await self._in_container(lambda: self._client.get_blob_client(name).upload_blob(content, overwrite=True))
 
     async def write_version(self, name: str, content: bytes, version: str | None) -> str:
@@ -92,7 +91,7 @@ class BlobContainer:
             else {"match_condition": MatchConditions.IfNotModified, "etag": version}
         )
         changed = f"{self._errors_name}{name}: another instance has replaced it"
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 answer = await self._in_container(lambda: blob.upload_blob(content, overwrite=True, **condition))
             except (ResourceExistsError, ResourceModifiedError) as error:
@@ -105,7 +104,7 @@ class BlobContainer:
 
     async def read_all(self, name: str) -> Blob | None:
         """Return a blob of any size, None if missing."""
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 answer = await self._client.get_blob_client(name).download_blob()
                 return Blob(await answer.readall(), str(answer.properties.etag))
@@ -119,7 +118,7 @@ class BlobContainer:
     ) -> Blob | Unchanged | TooLarge | None:
         """Return a blob of at most *limit* bytes."""
         blob = self._client.get_blob_client(name)
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 found = await blob.get_blob_properties()
                 if found.etag == known_version:
@@ -139,16 +138,14 @@ class BlobContainer:
 
     async def delete(self, name: str) -> None:
         """Delete a blob with its snapshots, if there is one."""
-        async with self._translated(name):
-            with contextlib.suppress(ResourceNotFoundError):
-                await self._client.delete_blob(name, delete_snapshots="include")
+        with self._translated(name), contextlib.suppress(ResourceNotFoundError):
+            await self._client.delete_blob(name, delete_snapshots="include")
 
     async def delete_version(self, name: str, version: str | None) -> None:
         """Delete a blob if it still has *version*."""
         blob = self._client.get_blob_client(name)
-        async with self._translated(name):
-            with contextlib.suppress(ResourceNotFoundError, ResourceModifiedError):
-                await blob.delete_blob(etag=version, match_condition=MatchConditions.IfNotModified)
+        with self._translated(name), contextlib.suppress(ResourceNotFoundError, ResourceModifiedError):
+            await blob.delete_blob(etag=version, match_condition=MatchConditions.IfNotModified)
 
     async def append(self, name: str, content: bytes) -> bool:
         """Append a block at the end of a blob, wherever that is by now; return False if the blob is full."""
@@ -158,7 +155,7 @@ class BlobContainer:
             with contextlib.suppress(ResourceExistsError, ResourceModifiedError):
                 await blob.create_append_blob(match_condition=MatchConditions.IfMissing)
 
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 try:
                     await while_read(lambda: blob.append_block(content, length=len(content)))
@@ -173,7 +170,7 @@ class BlobContainer:
 
     async def tail(self, name: str, position: int) -> Tail:
         """Return the content from byte *position* on; nothing if there is no blob."""
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 return await self._pieces(name, position, None)
             except ResourceNotFoundError:
@@ -181,7 +178,7 @@ class BlobContainer:
 
     async def part(self, name: str, position: int, length: int) -> bytes:
         """Return up to *length* bytes from *position* on; nothing if there is no blob, or it is not that long."""
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 return (await self._pieces(name, position, length)).content
             except ResourceNotFoundError:
@@ -209,7 +206,7 @@ class BlobContainer:
 
     async def names(self, prefix: str) -> list[str]:
         """Return the names of the blobs that start with *prefix*; none if there is no container."""
-        async with self._translated(prefix):
+        with self._translated(prefix):
             try:
                 return [str(name) async for name in self._client.list_blob_names(name_starts_with=prefix)]
             except ResourceNotFoundError:
@@ -218,7 +215,7 @@ class BlobContainer:
 
     async def folders(self, prefix: str) -> list[str]:
         """Return the beginnings of names with *prefix*, up to the next slash; none if there is no container."""
-        async with self._translated(prefix):
+        with self._translated(prefix):
             try:
                 found = self._client.walk_blobs(name_starts_with=prefix, delimiter="/")
                 return [str(each.name) async for each in found if str(each.name).endswith("/")]
@@ -234,7 +231,7 @@ class BlobContainer:
         def keep_date(answer: PipelineResponse[Any, Any]) -> None:
             dates.append(parsedate_to_datetime(answer.http_response.headers["Date"]))
 
-        async with self._translated(prefix):
+        with self._translated(prefix):
             try:
                 listing = self._client.list_blobs(name_starts_with=prefix, raw_response_hook=keep_date)
                 found = [
@@ -249,7 +246,7 @@ class BlobContainer:
         """Create an append blob; return None if the name is taken."""
         blob = self._client.get_blob_client(name)
         settings = ContentSettings(content_type=content_type)
-        async with self._translated(name):
+        with self._translated(name):
             try:
                 await self._in_container(
                     lambda: blob.create_append_blob(settings, match_condition=MatchConditions.IfMissing)
@@ -277,12 +274,8 @@ class BlobContainer:
             await self._client.create_container()
         return await write()
 
-    @asynccontextmanager
-    async def _translated(self, name: str) -> AsyncIterator[None]:
-        try:
-            yield
-        except (AzureError, TimeoutError) as error:
-            raise translated(f"{self._errors_name}{name}", error, creates=self._creates) from error
+    def _translated(self, name: str) -> AbstractContextManager[None]:
+        return translating(f"{self._errors_name}{name}", creates=self._creates)
 
 
 class ContainerDocuments:

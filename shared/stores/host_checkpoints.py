@@ -9,11 +9,11 @@ import json
 from typing import NamedTuple
 
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
+from azure.core.exceptions import ResourceExistsError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob.aio import ContainerClient
 
 from shared.stores.documents import Changed
-from shared.stores.storage_errors import translated
+from shared.stores.storage_errors import translating
 
 CONTAINER = "azure-webjobs-eventhub"
 
@@ -45,13 +45,11 @@ class HostCheckpoints:
     async def read(self, partition: str) -> HostCheckpoint | None:
         """Return the checkpoint of a partition, None before the first."""
         name = self._folder + partition
-        try:
+        with translating(f"checkpoint {name}"):
             try:
                 found = await self._client.get_blob_client(name).get_blob_properties()
             except ResourceNotFoundError:
                 return await self._read_earlier(partition)
-        except (AzureError, TimeoutError) as error:
-            raise translated(f"checkpoint {name}", error) from error
         metadata = {key.lower(): value for key, value in (found.metadata or {}).items()}
         # Versions 6.1 to 6.4 of the extension wrote an empty or invented offset of a geo-replicated hub.
         offset, number = metadata.get("offset", ""), metadata.get("sequencenumber", "")
@@ -64,22 +62,21 @@ class HostCheckpoints:
         name = self._folder + partition
         blob = self._client.get_blob_client(name)
         metadata = {"offset": offset, "sequencenumber": str(number)}
-        try:
-            if version is not None:
-                answer = await blob.set_blob_metadata(
-                    metadata, etag=version, match_condition=MatchConditions.IfNotModified
-                )
-                return str(answer["etag"])
+        with translating(f"checkpoint {name}"):
             try:
-                answer = await blob.upload_blob(b"", metadata=metadata)
-            except ResourceNotFoundError:
-                await self._client.create_container()
-                answer = await blob.upload_blob(b"", metadata=metadata)
-            return str(answer["etag"])
-        except (ResourceExistsError, ResourceModifiedError, ResourceNotFoundError) as error:
-            raise Changed(f"checkpoint {name}: something else has changed it") from error
-        except (AzureError, TimeoutError) as error:
-            raise translated(f"checkpoint {name}", error) from error
+                if version is not None:
+                    answer = await blob.set_blob_metadata(
+                        metadata, etag=version, match_condition=MatchConditions.IfNotModified
+                    )
+                    return str(answer["etag"])
+                try:
+                    answer = await blob.upload_blob(b"", metadata=metadata)
+                except ResourceNotFoundError:
+                    await self._client.create_container()
+                    answer = await blob.upload_blob(b"", metadata=metadata)
+            except (ResourceExistsError, ResourceModifiedError, ResourceNotFoundError) as error:
+                raise Changed(f"checkpoint {name}: something else has changed it") from error
+        return str(answer["etag"])
 
     async def close(self) -> None:
         """Close the client."""

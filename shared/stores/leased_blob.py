@@ -16,7 +16,7 @@ from azure.storage.blob.aio import BlobClient, BlobLeaseClient
 
 from shared.errors import TargetRefused
 from shared.stores.append_blob import while_read
-from shared.stores.storage_errors import translated
+from shared.stores.storage_errors import translating
 
 LEASE_SECONDS = 60
 """How long a blob stays closed to others after its process was killed."""
@@ -39,10 +39,8 @@ class LeasedBlob:
 
     async def read(self) -> bytes:
         """Return the whole content; raises TargetUnavailable, TargetRefused."""
-        try:
+        with translating(self._where):
             return bytes(await (await self._client.download_blob()).readall())
-        except (AzureError, TimeoutError) as error:
-            raise translated(self._where, error) from error
 
     async def append(self, block: bytes) -> None:
         """
@@ -50,16 +48,15 @@ class LeasedBlob:
 
         Raises: BlobInUse if the lease is lost, TargetUnavailable, TargetRefused.
         """
-        try:
-            # A block that was written in spite of its answer is there twice: a ledger's line may be.
-            await while_read(lambda: self._client.append_block(block, length=len(block), lease=self._lease))
-        except HttpResponseError as error:
-            if error.status_code == HTTPStatus.PRECONDITION_FAILED:
-                text = f"{self._where}: another process has taken it over, because this one did not answer for a minute"
-                raise BlobInUse(text) from error
-            raise translated(self._where, error) from error
-        except (AzureError, TimeoutError) as error:
-            raise translated(self._where, error) from error
+        with translating(self._where):
+            try:
+                # A block that was written in spite of its answer is there twice: a ledger's line may be.
+                await while_read(lambda: self._client.append_block(block, length=len(block), lease=self._lease))
+            except HttpResponseError as error:
+                if error.status_code != HTTPStatus.PRECONDITION_FAILED:
+                    raise
+                text = "another process has taken it over, because this one did not answer for a minute"
+                raise BlobInUse(f"{self._where}: {text}") from error
 
 
 @asynccontextmanager
@@ -76,17 +73,15 @@ async def leased_blob(
         with contextlib.suppress(ResourceExistsError, ResourceModifiedError):
             await client.create_append_blob(match_condition=MatchConditions.IfMissing)
 
-    try:
-        await in_container(create)
-        lease = await client.acquire_lease(LEASE_SECONDS)
-    except HttpResponseError as error:
-        if error.status_code in _TAKEN:
-            raise BlobInUse(
-                f"{where}: another process uses it; try again when it has ended, or a minute later"
-            ) from error
-        raise translated(where, error) from error
-    except (AzureError, TimeoutError) as error:
-        raise translated(where, error) from error
+    with translating(where):
+        try:
+            await in_container(create)
+            lease = await client.acquire_lease(LEASE_SECONDS)
+        except HttpResponseError as error:
+            if error.status_code not in _TAKEN:
+                raise
+            text = "another process uses it; try again when it has ended, or a minute later"
+            raise BlobInUse(f"{where}: {text}") from error
     renewing = asyncio.create_task(_renew(lease))
     try:
         yield LeasedBlob(client, lease, where)

@@ -1,5 +1,7 @@
 """The one translation of the storage SDK's errors."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
@@ -14,6 +16,15 @@ _KNOWN = frozenset(each.value for each in StorageErrorCode) | {
     *("PublicAccessNotPermitted", "NoPendingCopyOperation", "BlobModifiedWhileReading"),
 }
 """Codes of Storage: those of the SDK, and others of Microsoft Learn, "Common REST API error codes"."""
+
+
+@contextmanager
+def translating(where: str, *, creates: bool = True) -> Iterator[None]:
+    """Raise the error of `translated` in place of that of the SDK."""
+    try:
+        yield
+    except (AzureError, TimeoutError) as error:
+        raise translated(where, error, creates=creates) from error
 
 
 def translated(

@@ -7,7 +7,8 @@ Exporters are imported lazily: only apps with metrics need OpenTelemetry.
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shared.errors import BuswayError, ConfigError, Problem
 from shared.protocols import BatchReport, LossTelemetry, NightTelemetry, StatusTelemetry, Telemetry
@@ -28,78 +29,47 @@ _PACKAGES = {
 }
 
 
-class Telemetries(Protocol):
-    """The telemetry of an app: for each task's batches, and for the nightly reconciliation."""
+@dataclass(frozen=True)
+class Telemetries:
+    """The telemetry of an app: for each task's batches, the reconciliation, the status and the watch for losses."""
+
+    instruments: "Instruments | None" = None
+    """None: only log lines are written."""
 
     def of_task(self, source: Mapping[str, str]) -> Telemetry:
         """Return the telemetry of a task, given the attributes of its source (`names.OF_THE_SOURCE`)."""
-        ...
+        log = BatchLog(source[TASK])
+        return log if self.instruments is None else Both(log, self.instruments.of_task(source))
 
     def of_nights(self) -> NightTelemetry:
         """Return the telemetry of the nightly reconciliation."""
-        ...
+        return self.instruments or _Unmeasured()
 
     def of_status(self) -> StatusTelemetry | None:
         """Return the telemetry of the status, None if nobody would see it: to measure it costs operations."""
-        ...
+        return self.instruments
 
     def of_losses(self) -> LossTelemetry:
         """Return the telemetry of the watch for losses."""
-        ...
+        return self.instruments or _Unmeasured()
 
     def flush(self, timeout_seconds: float) -> None:
         """Export what was measured so far, as far as that is possible within the time."""
-        ...
+        if self.instruments is not None:
+            self.instruments.flush(timeout_seconds)
 
 
-class _Logged:
-    """Telemetry as log lines only."""
-
-    def of_task(self, source: Mapping[str, str]) -> Telemetry:
-        return BatchLog(source[TASK])
-
-    def of_nights(self) -> NightTelemetry:
-        return self
-
-    def of_status(self) -> StatusTelemetry | None:
-        return None
-
-    def of_losses(self) -> LossTelemetry:
-        return self
-
-    def flush(self, timeout_seconds: float) -> None:
-        """Do nothing: a log line leaves at once."""
+class _Unmeasured:
+    """Measures nothing: the reconciliation and the watch for losses log what they find."""
 
     def finding(self, task: str, verdict: str, count: int) -> None:
-        """Do nothing: the reconciliation logs it."""
+        pass
 
     def night(self, verdict: str) -> None:
-        """Do nothing: the reconciliation logs it."""
+        pass
 
     def lost(self, task: str, count: int) -> None:
-        """Do nothing: the watch logs it."""
-
-
-class _Measured:
-    """Telemetry as log lines and measurements."""
-
-    def __init__(self, instruments: "Instruments") -> None:
-        self._instruments = instruments
-
-    def of_task(self, source: Mapping[str, str]) -> Telemetry:
-        return Both(BatchLog(source[TASK]), self._instruments.of_task(source))
-
-    def of_nights(self) -> NightTelemetry:
-        return self._instruments
-
-    def of_status(self) -> StatusTelemetry | None:
-        return self._instruments
-
-    def of_losses(self) -> LossTelemetry:
-        return self._instruments
-
-    def flush(self, timeout_seconds: float) -> None:
-        self._instruments.flush(timeout_seconds)
+        pass
 
 
 class Both:
@@ -140,7 +110,7 @@ def open_telemetry(settings: Mapping[str, str]) -> Telemetries:
     """
     choice = settings.get(SETTING) or OFF
     if choice == OFF:
-        return _Logged()
+        return Telemetries()
     if choice not in EXPORTERS:
         raise ConfigError([Problem(SETTING, f"is {choice!r}, expected one of {', '.join([OFF, *EXPORTERS])}")])
     try:
@@ -152,4 +122,4 @@ def open_telemetry(settings: Mapping[str, str]) -> Telemetries:
             raise
         problem = f"is {choice!r}, which needs the package {package}; {error.name} cannot be imported"
         raise ConfigError([Problem(SETTING, problem, f"add {package} to requirements.txt")]) from error
-    return _Measured(providers.instruments(*exporter.exporters(settings), settings))
+    return Telemetries(providers.instruments(*exporter.exporters(settings), settings))
