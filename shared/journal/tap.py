@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from itertools import count
 
@@ -29,6 +30,7 @@ _LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
 _WAITS_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
+@dataclass
 class Tap:
     """
     Writes records of the messages at one place for the journal of the observed task.
@@ -37,43 +39,29 @@ class Tap:
     only if the tap sees the same sequence numbers as the task: in a hub, or in the same queue.
     """
 
-    def __init__(
-        self,
-        name: str,
-        task: str,
-        role: Role,
-        *,
-        watched: Origin,
-        is_hub_watched: bool,
-        place: Origin,
-        target: str,
-        is_hub: bool,
-        has_same_numbers: bool,
-        is_peek: bool = False,
-        sink: Sink,
-        actions: Iterable[Action] = (),
-        clock: Clock | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """
-        Observe *place* for *task*, whose source is *watched* and whose rule and routes have the *actions*.
+    name: str
+    task: str
+    role: Role
+    _: KW_ONLY
+    watched: Origin
+    """The source of the task."""
+    is_hub_watched: bool
+    place: Origin
+    target: str
+    """The task's name for the place: for a subscription, its topic."""
+    is_hub: bool
+    has_same_numbers: bool
+    is_peek: bool = False
+    sink: Sink
+    actions: InitVar[Iterable[Action]] = ()
+    """Those of the task's rule and routes."""
+    clock: InitVar[Clock | None] = None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-        *target* is the task's name for the place: for a subscription, its topic.
-        """
-        self.name = name
-        self._task = task
-        self._role = role
-        self._watched = watched
-        self._is_hub_watched = is_hub_watched
-        self._place = place
-        self._target = target
-        self._is_hub = is_hub
-        self._has_same_numbers = has_same_numbers
-        self._is_peek = is_peek
-        self._sink = sink
+    def __post_init__(self, actions: Iterable[Action], clock: Clock | None) -> None:
+        """Leave out of the imprints what the *actions* change."""
         self._imprinter = Imprinter(actions)
         self._clock = clock or SystemClock()
-        self._sleep = sleep
         self._batch_ids = count(1)
 
     async def see(self, batch: Sequence[bytes], partition: str | None = None) -> None:
@@ -82,7 +70,7 @@ class Tap:
 
         Raises: TargetUnavailable or TargetRefused if they cannot be written; the batch must then be delivered again.
         """
-        origin = self._place if partition is None else self._place._replace(partition=partition)
+        origin = self.place if partition is None else self.place._replace(partition=partition)
         by_task: dict[str, list[ReceivedLine]] = {}
         for content in batch:
             found = self._line(content, origin)
@@ -94,37 +82,37 @@ class Tap:
     async def _write(self, task: str, content: bytes) -> None:
         for wait in _WAITS_SECONDS:
             try:
-                await self._sink.append(Stream(task, self._role), content)
+                await self.sink.append(Stream(task, self.role), content)
             except TargetUnavailable as error:
                 _LOGGER.warning("%s: next attempt in %.1f s: %s", self.name, wait, error)
-                await self._sleep(wait)
+                await self.sleep(wait)
             else:
                 return
-        await self._sink.append(Stream(task, self._role), content)
+        await self.sink.append(Stream(task, self.role), content)
 
     def _constants(self, partition: str | None) -> dict[str, object]:
         constants: dict[str, object] = {
             "v": VERSION,
-            "task": self._task,
-            "role": self._role,
+            "task": self.task,
+            "role": self.role,
             "observer": Observer.TAP,
             "tap": self.name,
             "outcome": SEEN,
         }
-        if self._is_peek:
+        if self.is_peek:
             # A message may have been sent and consumed between two peeks.
             constants["peek"] = True
-        is_known = self._role is Role.SOURCE and self._has_same_numbers
-        watched = self._watched._replace(partition=partition) if is_known else self._watched
-        constants |= place_of(watched, is_hub=self._is_hub_watched)
-        if self._role is Role.TARGET:
-            constants["target"] = self._target
-        part = partition_number(partition) if self._is_hub else _SERVICE_BUS_PARTITION
+        is_known = self.role is Role.SOURCE and self.has_same_numbers
+        watched = self.watched._replace(partition=partition) if is_known else self.watched
+        constants |= place_of(watched, is_hub=self.is_hub_watched)
+        if self.role is Role.TARGET:
+            constants["target"] = self.target
+        part = partition_number(partition) if self.is_hub else _SERVICE_BUS_PARTITION
         if part is not None:
             constants["tgt_part"] = part
         return constants | {
             "batch_id": next(self._batch_ids),
-            "instance": self._sink.instance,
+            "instance": self.sink.instance,
             "journal_time": round(self._clock.now().timestamp() * 1_000_000),
         }
 
@@ -133,31 +121,31 @@ class Tap:
         try:
             message = Message.received(content, origin)
         except Malformed:
-            return self._task, content_line(None, None, of_unreadable(content))
+            return self.task, content_line(None, None, of_unreadable(content))
         if heartbeat_in(message) is not None:
             return None
         arrival = message.arrival
         imprint = self._imprinter.arriving(message)
-        if self._role is Role.TARGET:
+        if self.role is Role.TARGET:
             sequence, enqueued = self._identity(message)
             hops = [*imprint.hops]
         else:
-            sequence = arrival.sequence_number if self._has_same_numbers else None
+            sequence = arrival.sequence_number if self.has_same_numbers else None
             enqueued = arrival.enqueued_time
-            hops = [*imprint.hops, self._watched.site]
+            hops = [*imprint.hops, self.watched.site]
         line = content_line(sequence, enqueued, imprint)
         line.tgt_seq, line.tgt_enqueued_time = arrival.sequence_number, microseconds(arrival.enqueued_time)
         line.hops = tuple(hops) or None
         line.given_up_by = entity_that_gave_up(arrival)
         if line.given_up_by is not None:
             line.dead_letter_reason = imprint.dead_letter_reason
-        replay = replay_of(message, self._task) if self._role is Role.TARGET else None
-        return replay or self._task, line
+        replay = replay_of(message, self.task) if self.role is Role.TARGET else None
+        return replay or self.task, line
 
     def _identity(self, message: Message) -> tuple[int | None, int | None]:
         """Return sequence number and enqueued time (ms) of the original by the stamps of the last hop."""
         try:
-            if not message.sections.application_properties or visited_sites(message)[-1:] != [self._watched.site]:
+            if not message.sections.application_properties or visited_sites(message)[-1:] != [self.watched.site]:
                 return None, None
             sequence, enqueued = _last(message, SEQUENCE), _last(message, ENQUEUE_TIME)
             number = None if sequence is None else int(sequence)

@@ -5,12 +5,11 @@ The night reports everything again, so the metrics of findings are its own: an h
 that fails if the hour has new findings, and adds the messages that it newly found missing to the metric of losses.
 """
 
-import json
 import logging
 from datetime import datetime, timedelta
 
 from shared.clock import Clock, SystemClock
-from shared.nightly.night import WORDS, AttentionNeeded
+from shared.nightly.night import WORDS, report
 from shared.nightly.results import (
     Result,
     Results,
@@ -72,10 +71,7 @@ class Hours:
         for task, found in new.items():
             if lost := sum(found.get(kind, 0) for kind in _LOST):
                 self._losses.lost(task, lost)
-        log = _LOGGER.error if new else _LOGGER.info
-        log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)
-        if new:
-            raise AttentionNeeded(text)
+        report(text, fields, needs_attention=bool(new))
 
 
 def _name(hour: datetime) -> str:

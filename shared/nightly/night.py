@@ -8,7 +8,7 @@ crashes in between. docs/decisions/0012 gives the reasons.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -36,6 +36,14 @@ WORDS = (CLEAN, FINDINGS, UNDECIDED)
 
 class AttentionNeeded(BuswayError):
     """A person must look at the result; raised once, so that the invocation counts as failed."""
+
+
+def report(text: str, fields: Mapping[str, object], *, needs_attention: bool) -> None:
+    """Log *text* with its *fields*; raises AttentionNeeded if a person must look at it."""
+    log = _LOGGER.error if needs_attention else _LOGGER.info
+    log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)
+    if needs_attention:
+        raise AttentionNeeded(text)
 
 
 class Night:
@@ -168,10 +176,7 @@ class Night:
         }
         page = page_of(results.where, run_of(day))
         text = f"nightly reconciliation of {day}: {verdict}. {result.sentence} Page: {page}"
-        log = _LOGGER.info if result.exit_code == 0 else _LOGGER.error
-        log("%s %s", text, json.dumps(fields, ensure_ascii=False), extra=fields)
-        if result.exit_code != 0:
-            raise AttentionNeeded(text)
+        report(text, fields, needs_attention=result.exit_code != 0)
 
     async def _report_missing(self, results: Results, day: date, note: Note, key: str, text: str) -> None:
         if key in note.reported or await results.save(day, _with_reported(note, key)) is None:

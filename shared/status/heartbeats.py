@@ -7,6 +7,7 @@ from typing import NamedTuple
 from shared.status.facts import TaskPlaces
 from shared.status.model import Heartbeat
 from shared.status.report import RouteReport
+from shared.status.store import Found
 from shared.status.times import iso, moment
 
 MISSED_AFTER = 3
@@ -17,16 +18,16 @@ OWNERSHIP_SECONDS = 150.0
 """So long a restarted host waits for the partitions of a hub (azure-sdk-for-net 31941, azure-functions-host 11788)."""
 
 
-class SeenRoute(NamedTuple):
-    """What an instance reports about a route, the milliseconds that its clock is ahead, and whether it still runs."""
+class Seen[Report](NamedTuple):
+    """What an instance reports about a task or a route, by whom it was written, and whether that one still runs."""
 
-    report: RouteReport
-    ahead: int
+    report: Report
+    found: Found
     is_alive: bool
 
     def time(self, milliseconds: int) -> datetime:
         """Return a time of the instance's clock by the storage account's."""
-        return moment(milliseconds - self.ahead)
+        return moment(milliseconds - self.found.ahead)
 
 
 def patience_of(every: float, *, is_hub: bool = False) -> float:
@@ -42,7 +43,7 @@ def patience_of(every: float, *, is_hub: bool = False) -> float:
 
 
 def heartbeats(
-    places: TaskPlaces, seen: Iterable[SeenRoute], since: datetime | None, now: datetime, *, is_paused: bool
+    places: TaskPlaces, seen: Iterable[Seen[RouteReport]], since: datetime | None, now: datetime, *, is_paused: bool
 ) -> list[Heartbeat]:
     """Return the status of each route; instances have been able to send since *since*, None: none reports."""
     found = list(seen)
@@ -57,7 +58,7 @@ def heartbeats(
 def _heartbeat(
     number: int,
     places: TaskPlaces,
-    seen: Sequence[SeenRoute],
+    seen: Sequence[Seen[RouteReport]],
     since: datetime | None,
     now: datetime,
     *,
@@ -82,7 +83,7 @@ def _heartbeat(
     )
 
 
-def _reason(seen: Sequence[SeenRoute], patience: timedelta) -> str:
+def _reason(seen: Sequence[Seen[RouteReport]], patience: timedelta) -> str:
     """Return what is known about the last heartbeats that were sent."""
     sent = [route.report.sent for route in seen if route.report.sent is not None]
     taken = {route.report.taken: route.report.refused for route in seen if route.report.taken is not None}

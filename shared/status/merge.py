@@ -1,7 +1,6 @@
 """Merges the reports of instances with a look into the entities: one status per task. Pure; time is an argument."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from shared.losses.report import Found as Loss
@@ -10,7 +9,7 @@ from shared.message.waiting import PartitionEnd, Waiting
 from shared.printable import printable
 from shared.remedies import remedy_for
 from shared.status.facts import Look, TaskPlaces
-from shared.status.heartbeats import OWNERSHIP_SECONDS, SeenRoute, heartbeats
+from shared.status.heartbeats import OWNERSHIP_SECONDS, Seen, heartbeats
 from shared.status.model import (
     ATTENTION,
     Counts,
@@ -23,7 +22,7 @@ from shared.status.model import (
     State,
     TaskStatus,
 )
-from shared.status.report import GONE_SECONDS, MOST_REJECTS, Control, Minute, TaskReport
+from shared.status.report import MOST_REJECTS, Control, Minute, TaskReport
 from shared.status.store import Found, FoundHour, Reports
 from shared.status.times import iso, milliseconds, moment
 
@@ -37,35 +36,13 @@ _MOST_RANGES = 20
 NO_INSTANCE = "no instance reports"
 
 
-@dataclass(frozen=True)
-class _Seen:
-    """The report of one instance about a task, with its clock's lead over the storage account's."""
-
-    report: TaskReport
-    found: Found
-    is_alive: bool
-
-    @property
-    def ahead(self) -> int:
-        return _clock_ahead(self.found)
-
-    @property
-    def has_only_heartbeats(self) -> bool:
-        report = self.report
-        return bool(report.heartbeats) and report.last_batch is None and not report.in_hand
-
-    def time(self, number: int | None) -> datetime | None:
-        """Return a time of the instance's clock by the storage account's."""
-        return None if number is None else moment(number - self.ahead)
-
-
 def instance_status(found: Found, now: datetime) -> InstanceStatus:
     """Return what is known of an instance."""
     report = found.report
-    ahead = _clock_ahead(found) / 1000
+    ahead = found.ahead / 1000
     return InstanceStatus(
         instance=report.instance,
-        alive=_is_alive(found, now),
+        alive=found.is_alive(now),
         started=iso(moment(report.started)),
         reported=iso(found.written),
         clock_ahead=round(ahead, 1),
@@ -94,14 +71,14 @@ def task_status(
         dead_letters=list(look.dead_letters),
         unknown={},
     )
-    seen: list[_Seen] = []
+    seen: list[Seen[TaskReport]] = []
     if isinstance(reports, str):
         status.unknown |= dict.fromkeys(
             ("in_hand", "rate", "last_hour", "instances", "last_batch", "heartbeat"), reports
         )
     else:
         seen = [
-            _Seen(report, found, _is_alive(found, now))
+            Seen(report, found, found.is_alive(now))
             for found in reports.instances
             for report in found.report.tasks
             if report.task == places.task
@@ -160,12 +137,12 @@ def points(history: Iterable[FoundHour], reports: Reports | None, task: str, fir
 
 
 def _add_reports(
-    status: TaskStatus, seen: Sequence[_Seen], reports: Reports, history: Sequence[FoundHour], now: datetime
+    status: TaskStatus, seen: Sequence[Seen[TaskReport]], reports: Reports, history: Sequence[FoundHour], now: datetime
 ) -> None:
     alive = [each for each in seen if each.is_alive]
-    running = [found for found in reports.instances if _is_alive(found, now)]
+    running = [found for found in reports.instances if found.is_alive(now)]
     # One that only sends or takes heartbeats has had no message.
-    status.instances = sum(not each.has_only_heartbeats for each in alive)
+    status.instances = sum(not each.report.has_only_heartbeats for each in alive)
     status.in_hand = sum(each.report.in_hand for each in alive)
     status.rate = round(sum(each.report.rate for each in alive), 2)
     status.journal_records_lost = sum(each.report.unwritten for each in alive)
@@ -173,7 +150,7 @@ def _add_reports(
     status.heartbeat = iso(max(heartbeats)) if heartbeats else None
     if not heartbeats:
         status.unknown["heartbeat"] = "no instance has reported in the last day"
-    batches = [time for each in seen if (time := each.time(each.report.last_batch)) is not None]
+    batches = [each.time(each.report.last_batch) for each in seen if each.report.last_batch is not None]
     status.last_batch = iso(max(batches)) if batches else None
     if not batches:
         status.unknown["last_batch"] = "no instance that has reported in the last day has had a message of this task"
@@ -189,13 +166,13 @@ def _add_reports(
     obstacles: dict[str, Obstacle] = {}
     for each in alive:
         for outage in each.report.outages:
-            since = iso(each.time(outage.since) or now)
+            since = iso(each.time(outage.since))
             known = obstacles.get(outage.place)
             if known is None or since < known.since:
                 obstacles[outage.place] = Obstacle(outage.place, outage.kind, outage.text, since)
     status.obstacles = [obstacles[place] for place in sorted(obstacles)]
     rejects = [
-        RecentReject(iso(each.time(reject.time) or now), reject.message_id, reject.reason)
+        RecentReject(iso(each.time(reject.time)), reject.message_id, reject.reason)
         for each in seen
         for reject in each.report.rejects
     ]
@@ -205,7 +182,7 @@ def _add_reports(
 def _add_heartbeats(
     status: TaskStatus,
     places: TaskPlaces,
-    seen: Sequence[_Seen],
+    seen: Sequence[Seen[TaskReport]],
     reports: Reports | str,
     now: datetime,
     *,
@@ -214,10 +191,8 @@ def _add_heartbeats(
     if isinstance(reports, str):
         status.unknown["heartbeats"] = reports
         return
-    started = [
-        moment(found.report.started - _clock_ahead(found)) for found in reports.instances if _is_alive(found, now)
-    ]
-    routes = [SeenRoute(route, each.ahead, each.is_alive) for each in seen for route in each.report.heartbeats]
+    started = [moment(found.report.started - found.ahead) for found in reports.instances if found.is_alive(now)]
+    routes = [Seen(route, each.found, each.is_alive) for each in seen for route in each.report.heartbeats]
     if not started and not routes:
         status.unknown["heartbeats"] = NO_INSTANCE
         return
@@ -240,7 +215,7 @@ def _minutes(history: Iterable[FoundHour], reports: Reports | None, task: str) -
     return [total[number] for number in sorted(total)]
 
 
-def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: datetime) -> str | None:
+def _add_source(status: TaskStatus, look: Look, seen: Sequence[Seen[TaskReport]], now: datetime) -> str | None:
     """Add what waits at the source; return why the positions of a hub are not of this hub, None if they may be."""
     source = look.source
     if isinstance(source, str):
@@ -259,7 +234,7 @@ def _add_source(status: TaskStatus, look: Look, seen: Sequence[_Seen], now: date
 
 
 def _add_partitions(
-    status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: Sequence[_Seen], now: datetime
+    status: TaskStatus, ends: Mapping[str, PartitionEnd], seen: Sequence[Seen[TaskReport]], now: datetime
 ) -> str | None:
     """Add the backlog of a hub: what follows the last settled number of each partition."""
     positions: dict[str, int] = {}
@@ -289,7 +264,8 @@ def _add_partitions(
         status.lag = 0.0
         return None
     # Events of a partition are taken in their order, so that the oldest is in progress if anything is.
-    in_hand = [time for each in seen if each.is_alive and (time := each.time(each.report.oldest_in_hand)) is not None]
+    taken = [(each, each.report.oldest_in_hand) for each in seen if each.is_alive]
+    in_hand = [each.time(oldest) for each, oldest in taken if oldest is not None]
     last = [end.last_enqueued for name in behind if (end := ends[name]).last_enqueued is not None]
     ages = [(now - time).total_seconds() for time in in_hand] + [_age(time, now) for time in last]
     if ages:
@@ -310,7 +286,7 @@ def _pause(status: TaskStatus, control: Control) -> None:
 def _decide(
     status: TaskStatus,
     look: Look,
-    seen: Sequence[_Seen],
+    seen: Sequence[Seen[TaskReport]],
     reports: Reports | str,
     now: datetime,
     *,
@@ -326,8 +302,8 @@ def _decide(
         _set(status, State.HELD, worst.reason, worst.since)
     elif failing and has_work:
         first = min(failing, key=lambda each: each.report.error_since or 0)
-        since = first.time(first.report.error_since)
-        _set(status, State.STOPPED, first.report.error or "", None if since is None else iso(since))
+        since = first.report.error_since
+        _set(status, State.STOPPED, first.report.error or "", None if since is None else iso(first.time(since)))
     elif status.in_hand or _is_recent(status.last_batch, now):
         _set(status, State.RUNNING)
     elif isinstance(reports, str):
@@ -337,7 +313,7 @@ def _decide(
 
 
 def _decide_without_batches(status: TaskStatus, reports: Reports, now: datetime, patience: float) -> None:
-    is_served = any(_is_alive(found, now) for found in reports.instances)
+    is_served = any(found.is_alive(now) for found in reports.instances)
     if status.backlog == 0:
         _set(status, State.IDLE, None if is_served else f"nothing waits, and {NO_INSTANCE}")
     elif status.backlog is None:
@@ -362,15 +338,6 @@ def _set(status: TaskStatus, state: State, reason: str | None = None, since: str
 
 def _is_recent(time: str | None, now: datetime) -> bool:
     return time is not None and now - datetime.fromisoformat(time) <= _ACTIVE
-
-
-def _clock_ahead(found: Found) -> int:
-    """Return by how many milliseconds the clock of an instance is ahead of the storage account's."""
-    return found.report.time - milliseconds(found.written)
-
-
-def _is_alive(found: Found, now: datetime) -> bool:
-    return (now - found.written).total_seconds() <= GONE_SECONDS
 
 
 def _age(number: int, now: datetime) -> float:

@@ -108,6 +108,11 @@ class TaskReport(msgspec.Struct, omit_defaults=True):
     """Records that a `best_effort` journal has lost since the start."""
     heartbeats: list[RouteReport] = []
 
+    @property
+    def has_only_heartbeats(self) -> bool:
+        """Whether the instance has had no message of the task."""
+        return bool(self.heartbeats) and self.last_batch is None and not self.in_hand
+
 
 class InstanceReport(msgspec.Struct, omit_defaults=True):
     """The content of an instance's blob."""

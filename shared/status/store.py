@@ -13,7 +13,8 @@ import msgspec
 from shared.errors import TargetRefused
 from shared.losses.report import VERSION as WATCH_VERSION
 from shared.losses.report import WatchState, blob_name
-from shared.status.report import VERSION, Control, HourReport, InstanceReport
+from shared.status.report import GONE_SECONDS, VERSION, Control, HourReport, InstanceReport
+from shared.status.times import milliseconds
 from shared.stores.blobs import Blob, Listed, Listing, some_at_once
 
 KEPT = timedelta(hours=24)
@@ -57,6 +58,15 @@ class Found(NamedTuple):
     """The name of its blobs."""
     report: InstanceReport
     written: datetime
+
+    @property
+    def ahead(self) -> int:
+        """By how many milliseconds the clock of the instance is ahead of the storage account's."""
+        return self.report.time - milliseconds(self.written)
+
+    def is_alive(self, now: datetime) -> bool:
+        """Return whether the instance still reports, by the time of the storage account."""
+        return (now - self.written).total_seconds() <= GONE_SECONDS
 
 
 class FoundHour(NamedTuple):
