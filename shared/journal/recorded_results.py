@@ -16,9 +16,8 @@ import msgspec
 from shared.codecs.compression import gzip_member
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.journal.record import Role
-from shared.journal.sink import Container
 from shared.protocols import Outcome, Recorded
-from shared.stores.blobs import Listed, some_at_once
+from shared.stores.blobs import Container, Listed, some_at_once
 
 READ_BYTES = 16 << 20
 """Bytes of blobs that one reading takes at most."""

@@ -3,7 +3,7 @@
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from shared.journal.record import Role
-from shared.stores.blobs import Listing
+from shared.stores.blobs import Container
 
 
 class Stream(NamedTuple):
@@ -31,22 +31,6 @@ class Sink(Protocol):
 
     async def close(self) -> None:
         """Close the connection."""
-        ...
-
-
-class Container(Protocol):
-    """The part of `shared.stores.container.BlobContainer` that is needed; it raises as that one."""
-
-    async def folders(self, prefix: str) -> list[str]:
-        """Return the beginnings of names, up to the next slash, that start with *prefix*."""
-        ...
-
-    async def listed(self, prefix: str) -> Listing:
-        """Return the blobs that start with *prefix*."""
-        ...
-
-    async def part(self, name: str, position: int, length: int) -> bytes:
-        """Return up to *length* bytes of a blob from *position* on."""
         ...
 
 

@@ -13,9 +13,8 @@ from shared.errors import TargetRefused
 from shared.journal.hops import Hop
 from shared.journal.record import Record
 from shared.journal.search import Found, search
-from shared.journal.sink import Container
 from shared.printable import printable
-from shared.stores.blobs import Listed, some_at_once
+from shared.stores.blobs import Container, Listed, some_at_once
 
 type Time = Annotated[str, Meta(description="ISO 8601, UTC, to the millisecond")]
 

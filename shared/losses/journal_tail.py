@@ -9,12 +9,12 @@ import asyncio
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from shared.codecs.compression import gzip_member
-from shared.stores.blobs import Listing
+from shared.stores.blobs import Container, Listing
 
 CHUNK_BYTES = 4 << 20
 LOOK_BYTES = 64 << 20
@@ -29,18 +29,6 @@ MOST_LINES = 1_000_000
 """Records that one reading takes, and at most those of one member more."""
 MOST_MEMBER_BYTES = 64 << 20
 """The text of a gzip member: a few bytes can become a thousand times as many."""
-
-
-class Container(Protocol):
-    """The part of `shared.stores.container.BlobContainer` that is needed; it raises as that one."""
-
-    async def listed(self, prefix: str) -> Listing:
-        """Return the blobs that start with *prefix*."""
-        ...
-
-    async def part(self, name: str, position: int, length: int) -> bytes:
-        """Return up to *length* bytes of a blob from *position* on."""
-        ...
 
 
 class Line(msgspec.Struct, gc=False):

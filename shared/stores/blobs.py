@@ -50,6 +50,22 @@ class Listing(NamedTuple):
     now: datetime | None
 
 
+class Container(Protocol):
+    """The part of `shared.stores.container.BlobContainer` that readers of journals need; it raises as that one."""
+
+    async def folders(self, prefix: str) -> list[str]:
+        """Return the beginnings of names, up to the next slash, that start with *prefix*."""
+        ...
+
+    async def listed(self, prefix: str) -> Listing:
+        """Return the blobs that start with *prefix*."""
+        ...
+
+    async def part(self, name: str, position: int, length: int) -> bytes:
+        """Return up to *length* bytes of a blob from *position* on."""
+        ...
+
+
 class Blobs(Protocol):
     """
     A store of blobs.

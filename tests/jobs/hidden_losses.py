@@ -6,8 +6,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.jobs.journals import AWAKE, START, Journals, Record, check, content_of, digest, passed_on, us
-from tests.jobs.losing import AT, HOUR, MINUTE, SECOND, of_task, running
+from tests.jobs.journals import (
+    AT,
+    AWAKE,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    Journals,
+    Record,
+    check,
+    content_of,
+    digest,
+    of_task,
+    passed_on,
+    running,
+    us,
+)  # fmt: skip
 
 Plan = Mapping[str, Mapping[int, str]]
 """By task, the verdict of each message that did not simply arrive."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
+SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
+AT = START + 20 * MINUTE
 TASK, SITE, ENTITY, TARGET = "orders-west-to-east", "west", "orders/Subscriptions/replication", "east/orders"
 INSTANCE = "wn1-1795132800000"
 
@@ -121,6 +123,15 @@ class Journals:
         self.received(seq, enqueued, received, **more)
         self.outcome(seq, received + after)
 
+    def steady(
+        self, first: int = 1, start: datetime = START, *, count: int = 30, hours: int = 1, **more: Any
+    ) -> "Journals":
+        """Add *count* messages from the number *first* on, evenly over some *hours*."""
+        for number in range(count):
+            at = start + hours * HOUR / count * number + MINUTE
+            self.carried(first + number, at, at + SECOND, SECOND, **more)
+        return self
+
     def entered_tap(self, seq: int, enqueued: datetime, at: datetime, **more: Any) -> None:
         view = {"tgt_part": 0, "tgt_seq": seq, "tgt_enqueued_time": us(enqueued), "tap": "watch-source"}
         seen = {"role": "source", "observer": "tap", "outcome": "seen"}
@@ -150,6 +161,20 @@ def write(root: Path, records: Iterable[tuple[datetime, Record]], name: str = "w
                 text = "".join(json.dumps(line) + "\n" for line in lines[at : at + 50])
                 file.write(gzip.compress(text.encode(), 1))
     return sorted(files)
+
+
+def of_task(task: str, instance: str = "wn1-1") -> Journals:
+    return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}", instance=instance)
+
+
+def running(journals: Journals, *, hours: int = 4, since: int = 0, is_seen: bool = False) -> Journals:
+    """Return *journals* with a message in each hour, which the tap at the target sees if *is_seen*."""
+    for hour in range(since, hours):
+        at = START + hour * HOUR + MINUTE
+        journals.carried(AWAKE + hour, at, after=SECOND)
+        if is_seen:
+            journals.arrived_tap(AWAKE + hour, at, at + SECOND)
+    return journals
 
 
 LIVES = {
@@ -193,9 +218,8 @@ def planted(  # noqa: C901, PLR0912, PLR0915 - one case for each kind, in one pl
     """
     chance = random.Random(seed)
     # Each task of a test has a source of its own, so that none counts as the successor of another.
-    entity = ENTITY if task == TASK else f"{task}/Subscriptions/replication"
-    target = TARGET if task == TASK else f"east/{task}"
-    journals = Journals(task=task, entity=entity, target=target)
+    journals = Journals() if task == TASK else of_task(task, INSTANCE)
+    entity, target = journals.entity, journals.target
     dead = Journals(task=f"spill-{task}", entity=f"{entity}/$DeadLetterQueue", target=f"{target}-spilled")
     # The task of the other site, which sends to this one what is stopped here.
     root = entity.partition("/")[0]

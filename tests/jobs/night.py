@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from busway_reconcile.reconciliation import Result
 from tests.jobs.hidden_losses import WRITERS, Plan
 from tests.jobs.journals import (
+    HOUR,
     KINDS,
     PLAIN_KINDS,
     START,
@@ -18,12 +19,12 @@ from tests.jobs.journals import (
     Record,
     content_of,
     digest,
+    of_task,
     passed_on,
     planted,
 )
 from tests.jobs.results import run
 
-HOUR = timedelta(hours=1)
 MISSING = 20
 """How many messages of TASK are missing: more than the page shows."""
 LOOPED = 1 + PLAIN_KINDS.index("looped")
@@ -36,7 +37,7 @@ Gap = tuple[str, str, datetime]
 
 def joined(numbers: Iterable[int]) -> Journals:
     """Return a task that joins every four messages of *numbers* into the first one, and the tap that sees it."""
-    journals = Journals(task="joined", entity="joined/Subscriptions/replication", target="east/joined")
+    journals = of_task("joined")
     envelope = {"body_digest": digest("envelope"), "property_digest": digest("none", 8)}
     for nth, seq in enumerate(numbers):
         at = START + 10 * timedelta(minutes=nth - nth % 4 + 1)
@@ -51,7 +52,7 @@ def joined(numbers: Iterable[int]) -> Journals:
 
 def handed_over(folder: Path) -> dict[str, dict[int, str]]:
     """Write a task that asks its host to send, and the task of its source's dead-letter queue."""
-    journals = Journals(task="handed", entity="handed/Subscriptions/replication", target="east/handed")
+    journals = of_task("handed")
     dead = Journals(task="spill-handed", entity=f"{journals.entity}/$DeadLetterQueue", target="east/spilled")
     for seq in range(1, 9):
         at = START + 10 * timedelta(minutes=seq)

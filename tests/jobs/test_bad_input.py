@@ -3,7 +3,7 @@
 import gzip
 import json
 import shutil
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,24 +14,10 @@ from busway_reconcile.journal.problems import EMPTY, Problem
 from busway_reconcile.reconciliation import conclude
 from busway_reconcile.settings import Settings
 from busway_reconcile.summary import COULD_NOT_DECIDE, TaskSummary
-from tests.jobs.journals import START, TASK, Journals, Record, planted
+from tests.jobs.journals import MINUTE, START, TASK, Journals, Record, of_task, planted
 from tests.jobs.results import inputs, kinds, run, table
 
 pytestmark = pytest.mark.slow
-
-MINUTE = timedelta(minutes=1)
-
-
-def of_task(task: str) -> Journals:
-    return Journals(task=task, entity=f"{task}/Subscriptions/replication", target=f"east/{task}")
-
-
-def steady(journals: Journals, first: int = 1, count: int = 30, start: datetime = START, hours: int = 1) -> Journals:
-    for number in range(count):
-        at = start + timedelta(hours=hours) / count * number
-        journals.received(first + number, at, at + timedelta(seconds=1))
-        journals.outcome(first + number, at + timedelta(seconds=2))
-    return journals
 
 
 def files(folder: Path, role: str, task: str = TASK) -> list[Path]:
@@ -46,13 +32,11 @@ def append(path: Path, record: Record) -> None:
 def spoil_files(folder: Path) -> None:
     """Write four hours of TASK, and damage its outcome files in every way that files can be damaged."""
     for hour in range(4):
-        steady(Journals(instance=f"wn1-{hour}"), hour * 100 + 1, start=START + timedelta(hours=hour)).write(
-            folder / "journal"
-        )
+        journals = Journals(instance=f"wn1-{hour}")
+        journals.steady(hour * 100 + 1, START + timedelta(hours=hour)).write(folder / "journal")
     (first, second, third, fourth) = files(folder, "target")
     # Torn in the middle of its second member.
-    extra = Journals(instance="wn1-0")
-    steady(extra, 51, 10)
+    extra = Journals(instance="wn1-0").steady(51, count=10)
     last = gzip.compress(
         "".join(json.dumps(record) + "\n" for _, record in extra.records if record["role"] == "target").encode()
     )
@@ -79,7 +63,7 @@ def spoil_files(folder: Path) -> None:
 
 def with_gaps() -> Journals:
     """Return the journal of 30 messages of a task that continued while its journal could not be written."""
-    journals = steady(of_task("lossy"))
+    journals = of_task("lossy").steady()
     lost = {"source": {10, 11, 30}, "target": {20, 21, 30}}
     journals.records = [(at, each) for at, each in journals.records if each["src_seq"] not in lost[each["role"]]]
     for role, batches in lost.items():
@@ -105,11 +89,11 @@ def observe_for_a_while(folder: Path) -> None:
 def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSession, tmp_path: Path) -> None:
     spoil_files(tmp_path)
     for task, garbage in (("text", b"this is no gzip at all"), ("header", b"\x1f\x8b\x08\x00")):
-        steady(of_task(task)).write(tmp_path / "journal")
+        of_task(task).steady().write(tmp_path / "journal")
         (target,) = files(tmp_path, "target", task)
         target.write_bytes(garbage)
     for gone in ("target", "source"):
-        steady(of_task(f"no-{gone}")).write(tmp_path / "journal")
+        of_task(f"no-{gone}").steady().write(tmp_path / "journal")
         for path in files(tmp_path, gone, f"no-{gone}"):
             path.unlink()
     ahead = of_task("clock-ahead")
@@ -174,7 +158,7 @@ def test_every_problem_is_reported_in_one_run_and_decides_nothing(spark: SparkSe
 
 
 def test_an_hour_that_is_still_being_written_is_reported_and_not_counted(spark: SparkSession, tmp_path: Path) -> None:
-    steady(Journals(), hours=2).write(tmp_path / "journal")
+    Journals().steady(hours=2).write(tmp_path / "journal")
     now = START + timedelta(hours=2)
     result = run(spark, tmp_path, hours=2, now=now)
     assert kinds(result) == ["hour-open"]
@@ -189,9 +173,7 @@ def test_an_hour_that_is_still_being_written_is_reported_and_not_counted(spark: 
     stopped = Settings(writers_stopped=True, grace=timedelta(0))
     assert run(spark, tmp_path, hours=2, now=now, settings=stopped).summary.counts == {"delivered": 30}
     # Repeated when the hours are over, the run reads them, and late files of the other hours: it was not final.
-    later = Journals(instance="wn2-1")
-    steady(later, 501, 10, hours=2)
-    later.write(tmp_path / "journal", name="wn2")
+    Journals(instance="wn2-1").steady(501, count=10, hours=2).write(tmp_path / "journal", name="wn2")
     again = inputs(spark, tmp_path, hours=2)
     assert again.problems == []
     assert sum(hour.records for hour in again.hours.values()) == 2 * 40

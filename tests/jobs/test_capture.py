@@ -4,7 +4,7 @@ import gzip
 import io
 import json
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import fastavro
@@ -17,12 +17,11 @@ from busway_reconcile.read.files import journal_files
 from busway_reconcile.read.staging import stage
 from busway_reconcile.storage import StoredFile
 from tests.azurite import blob_account
-from tests.jobs.journals import START, Journals
+from tests.jobs.journals import HOUR, START, Journals
 
 events = pytest.importorskip("shared.journal.event_hub", reason="needs the packages of the app").events
 compressed = pytest.importorskip("shared.journal.lines", reason="needs the packages of the app").compressed
 
-HOUR = timedelta(hours=1)
 WHERE = "hubs/journal/0/2026/11/20/00/15/00.avro"
 NULLABLE = ["long", "double", "string", "bytes"]
 # What Capture writes (Event Hubs documentation, "Exploring captured Avro files").
@@ -82,11 +81,11 @@ def expected(made: Journals) -> list[bytes]:
 def test_the_files_hold_each_record_once_by_side_and_hour(limit: int, codec: str) -> None:
     made = journals()
     bodies = sent(made, limit)
-    found = convert(avro(bodies, codec), WHERE)
-    assert found.problems == []
-    assert lines(found.files) == expected(made)
+    files, kept = convert(avro(bodies, codec), WHERE)
+    assert kept.problems == []
+    assert lines(files) == expected(made)
     assert (len(bodies) > 1) == (limit == 4_000)
-    read, odd = journal_files(StoredFile(f"/journal/{name}", 1, 0) for name in found.files)
+    read, odd = journal_files(StoredFile(f"/journal/{name}", 1, 0) for name in files)
     assert odd == []
     assert sorted((file.task, file.hour, file.role) for file in read) == [
         (made.task, f"2026-11-20T0{hour}", role) for hour in (0, 1) for role in ("source", "target")
@@ -99,13 +98,13 @@ def test_a_torn_file_gives_its_whole_records_and_the_hours_that_are_unreliable()
     rows = [{"Body": body} for body in bodies]
     schema = {**SCHEMA, "fields": SCHEMA["fields"][-1:]}
     fastavro.writer(stream, fastavro.parse_schema(schema), rows, sync_interval=100)
-    found = convert(stream.getvalue()[:-300], WHERE)
-    assert lines(found.files)
-    assert {(problem.kind, problem.where, problem.role) for problem in found.problems} == {
+    files, kept = convert(stream.getvalue()[:-300], WHERE)
+    assert lines(files)
+    assert {(problem.kind, problem.where, problem.role) for problem in kept.problems} == {
         ("torn-file", WHERE, "source"),
         ("torn-file", WHERE, "target"),
     }
-    assert {problem.hours for problem in found.problems} == {("2026-11-20T00", "2026-11-20T01")}
+    assert {problem.hours for problem in kept.problems} == {("2026-11-20T00", "2026-11-20T01")}
 
 
 @pytest.mark.parametrize(
@@ -115,9 +114,9 @@ def test_a_torn_file_gives_its_whole_records_and_the_hours_that_are_unreliable()
      avro([compressed(b'{"task": "t", "role": "source", "journal_time": 1e300}\n')])],
 )  # fmt: skip
 def test_content_that_is_not_a_journal_is_reported(content: bytes) -> None:
-    found = convert(content, WHERE)
-    assert found.files == {}
-    assert {(problem.kind, problem.where) for problem in found.problems} == {("torn-file", WHERE)}
+    files, kept = convert(content, WHERE)
+    assert files == {}
+    assert {(problem.kind, problem.where) for problem in kept.problems} == {("torn-file", WHERE)}
 
 
 def test_a_container_is_downloaded_once_and_its_problems_are_kept(tmp_path: Path) -> None:

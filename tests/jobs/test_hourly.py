@@ -13,10 +13,9 @@ from busway_reconcile.read.runs import due_hours
 from busway_reconcile.settings import Window
 from busway_reconcile.storage import Storage
 from busway_reconcile.summary import Summary
-from tests.jobs.journals import PLAIN_KINDS, START, TASK, Journals, planted
+from tests.jobs.journals import HOUR, PLAIN_KINDS, SECOND, START, TASK, Journals, planted
 from tests.jobs.results import Verdicts, run, table, verdicts
 
-HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 HOURS = 3
 
 

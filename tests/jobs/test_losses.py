@@ -36,11 +36,10 @@ from shared.message.ttl import Remaining
 from shared.protocols import Output
 from shared.rules.rule import parse_filter
 from tests.fakes import OutputThatAccepts, OutputThatIsDown, sleep_by
-from tests.jobs.journals import START, write
+from tests.jobs.journals import HOUR, MINUTE, START, write
 from tests.jobs.results import kinds, run, table, verdicts
 from tests.messages import annotations, delivered
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 LIFE = 3_600_000
 ORDERS = Origin("west", "orders")
 DEAD_LETTERS = "orders/$DeadLetterQueue"

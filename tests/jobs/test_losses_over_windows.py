@@ -10,8 +10,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from busway_reconcile.settings import Settings
-from tests.jobs.journals import AWAKE, START, Journals, Record, content_of, passed_on, us
-from tests.jobs.losing import AT, HOUR, MINUTE, SECOND, of_task, running
+from tests.jobs.journals import (
+    AT,
+    AWAKE,
+    HOUR,
+    MINUTE,
+    SECOND,
+    START,
+    Journals,
+    Record,
+    content_of,
+    of_task,
+    passed_on,
+    running,
+    us,
+)  # fmt: skip
 from tests.jobs.results import inputs, run, verdicts
 
 pytestmark = pytest.mark.slow

@@ -1,13 +1,12 @@
 """The page in a browser: what a person sees on a phone and on a desktop."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.browser import CONTRAST, CUT, Tab, running_browser
-from tests.jobs.sample_page import FOUND, HOSTILE, sample_page
+from tests.jobs.sample_page import HOSTILE, sample_page
 
 WIDTHS = (360, 1280)
 
@@ -79,19 +78,13 @@ def test_the_figures_of_a_table_end_at_one_line(tab: Tab, page: Path, width: int
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_findings_come_first_and_each_says_what_to_do(tab: Tab, page: Path, width: int) -> None:
+def test_the_findings_come_first(tab: Tab, page: Path, width: int) -> None:
     tab.open(page, width=width)
     tops = tab.evaluate(
         "['.verdict', '#findings', '#evidence', '#trend', '#tasks']"
         ".map(each => document.querySelector(each).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)
-    for kind in FOUND:
-        shown = tab.evaluate(
-            f"document.getElementById('{kind}').nextElementSibling.nextElementSibling.innerText.replace(/\\s+/g, ' ')"
-        )
-        assert re.match("What to do: .{20}", shown), kind
-    assert "exit code" not in tab.evaluate("document.body.innerText").lower()
 
 
 def test_a_click_opens_the_records_of_a_message(tab: Tab, page: Path) -> None:

@@ -1,6 +1,6 @@
 """The periods in which taps observed their targets: a message sent before or after is not missing."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
 
@@ -14,9 +14,8 @@ from busway_reconcile.judge.tap_periods import (
 )
 from busway_reconcile.judge.tasks import TaskActivity, tapped_sides
 from busway_reconcile.settings import Settings
-from tests.jobs.journals import START, TARGET, TASK
+from tests.jobs.journals import HOUR, MINUTE, START, TARGET, TASK
 
-MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 END = START + 24 * HOUR
 
 Between = tuple[float, float]

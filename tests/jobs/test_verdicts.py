@@ -14,15 +14,7 @@ from pyspark.sql import SparkSession
 from busway_reconcile.judge.verdicts import VERDICTS
 from busway_reconcile.reconciliation import Result
 from tests.jobs import twin
-from tests.jobs.journals import (
-    KINDS,
-    START,
-    TASK,
-    Journals,
-    check,
-    digest,
-    planted,
-)
+from tests.jobs.journals import KINDS, START, TASK, check, digest, of_task, planted
 from tests.jobs.night import Gap, Night, joined
 from tests.jobs.results import kinds, run, table, verdicts
 
@@ -142,7 +134,7 @@ def test_a_clean_day_judges_no_message_by_itself_and_exits_with_0_in_any_time_zo
     journals, _ = planted(["delivered"] * 20 + ["filtered"] * 5, taps=True)
     journals.write(tmp_path / "journal")
     # A tap with numbers of its own and messages without ids, which are matched by content and order.
-    nameless = Journals(task="nameless", entity="nameless/Subscriptions/replication", target="east/nameless")
+    nameless = of_task("nameless")
     for seq, text in ((11, "one"), (12, "other"), (13, "one")):
         at = START + 20 * timedelta(minutes=seq - 10)
         body, properties = digest(text), digest(text, 8)

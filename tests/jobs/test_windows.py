@@ -1,9 +1,8 @@
 """Consecutive runs: one decides what the previous one left open, and a late copy reopens what was decided."""
 
 import shutil
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -14,24 +13,13 @@ from busway_reconcile.judge.tasks import still_renamed
 from busway_reconcile.reconciliation import Result, conclude
 from busway_reconcile.settings import Settings, Window
 from busway_reconcile.summary import TaskSummary
-from tests.jobs.journals import START, TASK, Journals
+from tests.jobs.journals import HOUR, MINUTE, START, TASK, Journals
 from tests.jobs.results import Verdicts, inputs, kinds, run, table, verdicts
 
 pytestmark = pytest.mark.slow
 
-SECOND = START + timedelta(hours=2)
-MINUTE = timedelta(minutes=1)
+SECOND = START + 2 * HOUR
 PARTITIONED = (200 << 48) + 41
-
-
-def a_message(journals: Journals, seq: int, at: datetime, **more: Any) -> None:
-    journals.received(seq, at, at + timedelta(seconds=1), **more)
-    journals.outcome(seq, at + timedelta(seconds=2))
-
-
-def steady(journals: Journals, first: int, start: datetime, count: int = 40, hours: int = 2, **more: Any) -> None:
-    for number in range(count):
-        a_message(journals, first + number, start + timedelta(hours=hours) / count * number + MINUTE, **more)
 
 
 def both(spark: SparkSession, folder: Path) -> tuple[Result, Result]:
@@ -73,10 +61,10 @@ def rename(folder: Path) -> None:
     """Write a task that has another name in the second window, and a message that was in flight between them."""
     edge = SECOND - 2 * MINUTE
     old, new = of_task("orders-old", "renamed"), of_task("orders-new", "renamed", "wn2-1")
-    steady(old, 1, START)
+    old.steady(1, START, count=40, hours=2)
     old.received(501, edge, edge)
     new.carried(501, edge, SECOND + MINUTE, attempt=2)
-    steady(new, 1001, SECOND)
+    new.steady(1001, SECOND, count=40, hours=2)
     old.write(folder / "journal")
     new.write(folder / "journal", name="wn2")
 
@@ -84,8 +72,8 @@ def rename(folder: Path) -> None:
 def create_again(folder: Path) -> None:
     """Write a task whose source is deleted and created again after an hour, and once more within an hour."""
     journals = of_task("created-again", "again")
-    steady(journals, 1, START, hours=1, order_key="s")
-    steady(journals, 1, START + timedelta(hours=1), hours=1, order_key="s")
+    journals.steady(1, START, hours=1, order_key="s", count=40)
+    journals.steady(1, START + timedelta(hours=1), hours=1, order_key="s", count=40)
     for nth, (seq, seconds) in enumerate([(1, 0), (3, 2), (2, 1), (4, 3)]):
         enqueued = SECOND - timedelta(seconds=20 - seconds)
         journals.carried(seq, enqueued, SECOND - timedelta(seconds=10 - nth), order_key="s")
@@ -123,7 +111,7 @@ def hold_over_the_hour(folder: Path) -> None:
 def number_as_partitions_do(folder: Path) -> None:
     """Write a task whose source has its partition in the upper bits of its numbers, with one lost message."""
     partitioned = of_task("partitioned", "partitioned")
-    steady(partitioned, PARTITIONED - 40, START)
+    partitioned.steady(PARTITIONED - 40, START, count=40, hours=2)
     partitioned.received(PARTITIONED, SECOND - 5 * MINUTE, SECOND - 5 * MINUTE)
     partitioned.write(folder / "journal")
 
@@ -132,7 +120,7 @@ def read_a_hub_again(folder: Path) -> None:
     """Write a task that reads a quiet hub from the beginning, after another task did."""
     east, lake = of_task("to-east", "hub"), of_task("to-lake", "hub", "wn2-1")
     for seq in range(1, 6):
-        a_message(east, seq, SECOND - (10 - seq) * MINUTE)
+        east.carried(seq, SECOND - (10 - seq) * MINUTE, after=timedelta(seconds=1))
         lake.carried(seq, SECOND - (10 - seq) * MINUTE, SECOND + MINUTE)
     east.write(folder / "journal")
     lake.write(folder / "journal", name="wn2")
@@ -148,8 +136,8 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     spark: SparkSession, tmp_path: Path
 ) -> None:
     journals = Journals()
-    steady(journals, 1, START)
-    steady(journals, 1001, SECOND)
+    journals.steady(1, START, count=40, hours=2)
+    journals.steady(1001, SECOND, count=40, hours=2)
     edge = SECOND - timedelta(minutes=5)
     # In flight at the end of the first window: one arrives, two do not, and the life of one of them ends.
     journals.received(501, edge, edge)
@@ -157,13 +145,13 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
     journals.received(503, edge, edge, expires_at=round((SECOND + MINUTE).timestamp() * 1e6))
     journals.outcome(501, SECOND + MINUTE)
     # Decided by the first run, and again in the second window: the outcome alone, and a whole redelivery.
-    a_message(journals, 504, START + 30 * MINUTE)
+    journals.carried(504, START + 30 * MINUTE, after=timedelta(seconds=1))
     journals.batches += 1
     journals.outcome(504, SECOND + 10 * MINUTE)
-    a_message(journals, 505, START + 31 * MINUTE)
+    journals.carried(505, START + 31 * MINUTE, after=timedelta(seconds=1))
     journals.carried(505, START + 31 * MINUTE, SECOND + 11 * MINUTE, attempt=2)
     # After a later message of its session that arrived in the first window.
-    a_message(journals, 507, START + 41 * MINUTE, order_key="s")
+    journals.carried(507, START + 41 * MINUTE, after=timedelta(seconds=1), order_key="s")
     journals.received(506, START + 40 * MINUTE, SECOND - 10 * MINUTE, order_key="s")
     journals.carried(506, START + 40 * MINUTE, SECOND + 2 * MINUTE, order_key="s", attempt=2)
     # Nine days old when it was received, and lost.
@@ -229,7 +217,7 @@ def test_the_next_run_decides_what_comes_after_the_window_and_runs_can_be_repeat
 
 def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
     journals = Journals()
-    steady(journals, 1, START)
+    journals.steady(1, START, count=40, hours=2)
     lost = Journals(instance="wn2-1")
     lost.received(900, START + 5 * MINUTE, START + 5 * MINUTE)
     journals.write(tmp_path / "journal")
@@ -243,7 +231,7 @@ def test_a_repeated_run_without_findings_replaces_the_first(spark: SparkSession,
     assert kinds(frozen) == ["changed-input"]
     # The next run reports the file too, once, and reads it for open messages.
     second = Journals(instance="wn3-1")
-    steady(second, 1001, SECOND, hours=1)
+    second.steady(1001, SECOND, hours=1, count=40)
     second.write(tmp_path / "journal", name="wn3")
     after = run(spark, tmp_path, start=SECOND, hours=1)
     assert kinds(after) == ["changed-input"]

@@ -123,7 +123,7 @@ def reconcile(
         summary.inputs = {
             "files": sum(len(inputs.hours[hour].files) for hour in hours),
             "hours": len(hours),
-            "messages_looked_at": figures.messages_looked_at,
+            "messages_looked_at": sum(one.looked_at for one in figures.values()),
         }
         progress("writing the results")
         frames = tables_of_counts(spark, summary)

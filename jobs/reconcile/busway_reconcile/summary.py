@@ -1,6 +1,7 @@
 """The result of a run in one object: for the exit code, the page, the command, and the next run."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -83,8 +84,7 @@ class Summary:
 
 def add_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of several counts by name."""
-    total: dict[str, int] = {}
+    total = Counter[str]()
     for each in counts:
-        for name, count in each.items():
-            total[name] = total.get(name, 0) + count
-    return total
+        total.update(each)
+    return dict(total)

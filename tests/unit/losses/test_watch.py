@@ -10,33 +10,30 @@ from typing import Any
 
 import pytest
 
+from shared.clock import ManualClock
 from shared.errors import TargetUnavailable
 from shared.journal.lines import compressed
 from shared.losses.journal_tail import JournalTail
 from shared.losses.numbers import Gap, Held
 from shared.losses.report import Found, blob_name
 from shared.losses.watch import DeadLetters, LossWatch, Place, Seen
-from shared.stores.blobs import Listed, Listing
 from shared.stores.documents import Changed, Document
+from tests.memory_sink import SharedSink
 
 NOW = datetime(2026, 11, 23, 10, 58, 30, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 PLACE = Place("west", "jobs", is_hub=False)
 
 
-class Blobs:
+class Blobs(SharedSink):
     """Append blobs in memory."""
 
     def __init__(self) -> None:
-        self.blobs: dict[str, bytes] = {}
+        super().__init__(ManualClock(NOW))
         self.bytes_read = 0
 
-    async def listed(self, prefix: str) -> Listing:
-        names = sorted(name for name in self.blobs if name.startswith(prefix))
-        return Listing([Listed(name, NOW, len(self.blobs[name])) for name in names], None)
-
     async def part(self, name: str, position: int, length: int) -> bytes:
-        content = self.blobs[name][position : position + length]
+        content = await super().part(name, position, length)
         self.bytes_read += len(content)
         return content
 

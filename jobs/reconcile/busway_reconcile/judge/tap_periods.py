@@ -1,7 +1,7 @@
 """The periods in which taps observed their targets: a tap cannot miss messages that were sent before or after."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -150,13 +150,6 @@ def _period(one: TaskActivity, target: str, before: TapPeriod | None, settings: 
     return TapPeriod(taps, first + tolerance, last, until, is_new=True)
 
 
-def each_period(periods: Periods) -> Iterator[tuple[str, str, TapPeriod]]:
-    """Yield task, target and period in order."""
-    for task, by_target in sorted(periods.items()):
-        for target, period in sorted(by_target.items()):
-            yield task, target, period
-
-
 def with_proven_ends(periods: Periods, records: DataFrame, start: datetime) -> Periods:
     """
     Return *periods* without the ends in the window from *start* on after which no message was missed.
@@ -187,7 +180,8 @@ def silent_taps(periods: Periods, records: DataFrame, end: datetime, settings: S
     """Return a problem for each tap without a record of many messages that it should have seen by *end*."""
     settled = F.lit(micros_of(end - settings.grace))
     problems = []
-    for task, target, period in each_period(periods):
+    each = ((task, *one) for task, by_target in sorted(periods.items()) for one in sorted(by_target.items()))
+    for task, target, period in each:
         if period.until is None or period.is_absent or period.is_removed:
             continue
         sent_there = (F.col("task") == task) & (F.col("target") == target) & (F.col("outcome") == "sent")

@@ -155,7 +155,11 @@ def task_history(
         records = CompactedRecords(spark, run.compacted, renamed).of([*known, *hours])
         found = without_second_readers(found, records)
     renamed |= found
-    problems = [*rename_problems(found), *journal_gaps(coverage, renamed)]
+    problems = [
+        Problem("renamed-task", old, f"its source is now read by the task {new}; both are counted as one task")
+        for old, new in sorted(found.items())
+    ]
+    problems += journal_gaps(coverage, renamed)
     coverage = [{**row, "task": current_name(row["task"], renamed)} for row in coverage if not is_gap(row)]
     missing = missing_sides(coverage)
     if missing:
@@ -233,11 +237,3 @@ def without_second_readers(renames: Mapping[str, str], records: DataFrame | None
     )
     again = {row["old"] for row in counts.where("2 * again > taken").collect()}
     return {old: new for old, new in renames.items() if old not in again}
-
-
-def rename_problems(renames: Mapping[str, str]) -> list[Problem]:
-    """Return a problem for each of *renames*, old to new."""
-    return [
-        Problem("renamed-task", old, f"its source is now read by the task {new}; both are counted as one task")
-        for old, new in sorted(renames.items())
-    ]

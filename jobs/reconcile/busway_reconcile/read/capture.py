@@ -45,14 +45,6 @@ class Captured(NamedTuple):
     last: int | None
 
 
-class Converted(NamedTuple):
-    """The journal files made from one Capture file, by their paths below the journal, its problems, its numbers."""
-
-    files: dict[str, bytes]
-    problems: list[Problem]
-    captured: Captured
-
-
 class Kept(NamedTuple):
     """What a file of the folder CAPTURED keeps of a Capture file."""
 
@@ -70,9 +62,11 @@ class Kept(NamedTuple):
         return cls(Captured(*captured), [Problem.from_list(problem) for problem in problems])
 
 
-def convert(content: bytes, where: str) -> Converted:
+def convert(content: bytes, where: str) -> tuple[dict[str, bytes], Kept]:
     """
-    Return the journal files in the Capture file *where*; the same content always gives the same files.
+    Return the journal files in the Capture file *where*, by their paths below the journal, and what is kept of it.
+
+    The same content always gives the same files.
 
     A record goes into the hour in which it was made, so both copies of an event sent twice are in the same hour.
     """
@@ -93,7 +87,7 @@ def convert(content: bytes, where: str) -> Converted:
         for (task, role, hour), lines in sides.items()
     }
     captured = Captured(where, min(numbers), max(numbers)) if numbers else Captured(where, None, None)
-    return Converted(files, _problems(where, troubles, sides), captured)
+    return files, Kept(captured, _problems(where, troubles, sides))
 
 
 def _member(lines: list[bytes]) -> bytes:

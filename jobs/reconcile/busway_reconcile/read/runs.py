@@ -89,7 +89,7 @@ def due_hours(storage: Storage, out: str, now: datetime) -> list[Window]:
     Without an earlier run, only the last closed hour is due.
     """
     recent, runs = recent_hours(now), f"{out}/runs"
-    known = [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
+    known = _windows(storage, runs)
     starts = [recent.start if known else recent.end - _HOUR]
     for each in known:
         if each.end > recent.start:
@@ -118,7 +118,7 @@ class PreviousRun(NamedTuple):
 def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
     """Return the run that ended last before *run* begins; of several, that of the longest window."""
     runs = f"{run.out}/runs"
-    windows = [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
+    windows = _windows(storage, runs)
     before = [window for window in windows if window.end <= run.window.start]
     found, problems = None, []
     for each in sorted(before, key=lambda each: (each.end, each.end - each.start), reverse=True):
@@ -134,6 +134,10 @@ def find_previous_run(storage: Storage, run: Run) -> PreviousRun:
         problems.append(Problem("not-reconciled", found.counted_until, text))
     after = [window for window in windows if window.start >= run.window.end]
     return PreviousRun(found, problems, _runs_to_repeat(storage, runs, after, run.window))
+
+
+def _windows(storage: Storage, runs: str) -> list[Window]:
+    return [window for name in storage.folders(runs) if (window := Window.of_run(name)) is not None]
 
 
 def read_summary(storage: Storage, runs: str, window: Window) -> Summary | None:

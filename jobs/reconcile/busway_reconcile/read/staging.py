@@ -16,7 +16,7 @@ from azure.storage.blob import BlobProperties, BlobServiceClient, ContainerClien
 
 from busway_reconcile.journal.address import ADDRESS_FILE, address_file, address_of, check_address
 from busway_reconcile.journal.hours import hour_of, start_of
-from busway_reconcile.read.capture import CAPTURED, SUFFIX, Kept, convert
+from busway_reconcile.read.capture import CAPTURED, SUFFIX, convert
 from busway_reconcile.read.files import hour_in
 from busway_reconcile.storage import StoredFile
 
@@ -208,14 +208,13 @@ def _is_converted(blob: BlobProperties, folder: Path) -> bool:
 
 def _convert(client: ContainerClient, blob: BlobProperties, folder: Path) -> None:
     changed = blob.last_modified.timestamp()
-    files, problems, captured = convert(client.download_blob(blob.name).readall(), str(blob.name))
+    files, kept = convert(client.download_blob(blob.name).readall(), str(blob.name))
     for name, content in files.items():
         _put(folder / name, content, changed)
     # A file without readable records makes the hour in which it was written unreliable.
-    dated = [
-        problem if problem.hours else problem._replace(hours=(hour_of(blob.last_modified),)) for problem in problems
-    ]
-    _put(_marker(blob, folder), Kept(captured, dated).to_json().encode(), changed)
+    written = (hour_of(blob.last_modified),)
+    dated = [problem if problem.hours else problem._replace(hours=written) for problem in kept.problems]
+    _put(_marker(blob, folder), kept._replace(problems=dated).to_json().encode(), changed)
 
 
 def _put(path: Path, content: bytes, changed: float | None = None) -> None:
