@@ -38,10 +38,8 @@ def loss_watches(
     watched = [tasks for tasks in _by_source(configuration) if all(task.journal is not False for task in tasks)]
     if not watched:
         return LossWatches()
-    from shared.stores.container import ContainerDocuments  # noqa: PLC0415 - imports the SDK
-
     blobs = open_container(journal.blob.setting, settings, journal.blob.container, errors_name="journal ")
-    states = ContainerDocuments(open_status_container(configuration, settings))
+    states = open_status_container(configuration, settings)
     sources = [_source(configuration, settings, tasks[0]) for tasks in watched]
     watches = [
         LossWatch(

@@ -106,7 +106,7 @@ class LossWatch:
                 return []
             state.looked = time
         try:
-            version = await self._states.write(blob_name(self.task), msgspec.json.encode(state), version)
+            version = await self._states.write_version(blob_name(self.task), msgspec.json.encode(state), version)
         except Changed:
             return []  # another instance looks at the same time, and reports what it finds
         self._kept = state, version, _essence(state)
@@ -114,7 +114,7 @@ class LossWatch:
         return lost
 
     async def _loaded(self, now: datetime) -> tuple[WatchState, str | None, bytes]:
-        document = await self._states.read(blob_name(self.task))
+        document = await self._states.read_all(blob_name(self.task))
         version = None if document is None else document.version
         state = None if document is None else _decoded(document.content)
         if (

@@ -27,7 +27,7 @@ from azure.storage.blob.aio import ContainerClient
 from shared.errors import TargetUnavailable
 from shared.stores.append_blob import AppendBlob, while_read
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
-from shared.stores.documents import Changed, Document
+from shared.stores.documents import Changed
 from shared.stores.leased_blob import LeasedBlob, leased_blob
 from shared.stores.storage_errors import error_code, translating
 
@@ -41,7 +41,7 @@ _PIECE_BYTES = 16 << 20
 
 class BlobContainer:
     """
-    The blobs of a container; a version is an ETag. It implements `shared.stores.blobs.Blobs`.
+    The blobs of a container; a version is an ETag. It implements `Blobs` and `Documents`.
 
     Raises: every method raises TargetUnavailable or TargetRefused.
     """
@@ -276,24 +276,3 @@ class BlobContainer:
 
     def _translated(self, name: str) -> AbstractContextManager[None]:
         return translating(f"{self._errors_name}{name}", creates=self._creates)
-
-
-class ContainerDocuments:
-    """Documents that are the blobs of a container; see `shared.stores.documents.Documents`."""
-
-    def __init__(self, container: BlobContainer) -> None:
-        """Keep the documents in *container*."""
-        self._container = container
-
-    async def read(self, name: str) -> Document | None:
-        """Return the blob's content and ETag."""
-        blob = await self._container.read_all(name)
-        return None if blob is None else Document(blob.content, blob.version)
-
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
-        """Write the blob if it still has *version*."""
-        return await self._container.write_version(name, content, version)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._container.close()

@@ -1,15 +1,9 @@
 """Small documents by name, each with a version that a writer must have read; `shared.stores.settings` opens a store."""
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from shared.errors import TargetUnavailable
-
-
-class Document(NamedTuple):
-    """The content of a document and its version."""
-
-    content: bytes
-    version: str
+from shared.stores.blobs import Blob
 
 
 class Changed(TargetUnavailable):
@@ -23,10 +17,10 @@ class Documents(Protocol):
     Raises: every method raises TargetUnavailable or TargetRefused; a write may still have succeeded.
     """
 
-    async def read(self, name: str) -> Document | None:
+    async def read_all(self, name: str) -> Blob | None:
         """Return a document, None if missing."""
         ...
 
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
         """Replace *version*, None for a new document, and return the new version; raises Changed."""
         ...

@@ -7,7 +7,7 @@ Writes are kept in memory, so that a message finds what earlier messages would h
 import hashlib
 
 from shared.stores.blobs import Blob, Blobs, Tail, TooLarge, Unchanged
-from shared.stores.documents import Changed, Document, Documents
+from shared.stores.documents import Changed, Documents
 
 
 class DryRunDocuments:
@@ -16,20 +16,20 @@ class DryRunDocuments:
     def __init__(self, documents: Documents) -> None:
         """Read what has not been written here from *documents*."""
         self._documents = documents
-        self._written: dict[str, Document] = {}
+        self._written: dict[str, Blob] = {}
         self._count = 0
 
-    async def read(self, name: str) -> Document | None:
+    async def read_all(self, name: str) -> Blob | None:
         """Return what would be there."""
-        return self._written.get(name) or await self._documents.read(name)
+        return self._written.get(name) or await self._documents.read_all(name)
 
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
         """Keep it here if it replaces what would be there."""
-        before = await self.read(name)
+        before = await self.read_all(name)
         if version != (None if before is None else before.version):
             raise Changed(f"document {name}: another instance has replaced it")
         self._count += 1
-        self._written[name] = Document(content, f"dry run {self._count}")
+        self._written[name] = Blob(content, f"dry run {self._count}")
         return self._written[name].version
 
 

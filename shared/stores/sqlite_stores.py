@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shared.errors import TargetRefused, TargetUnavailable
 from shared.stores.blobs import Blob, Tail, TooLarge, Unchanged
-from shared.stores.documents import Changed, Document
+from shared.stores.documents import Changed
 
 PREFIX = "file:"
 """The prefix of an app setting that names a file instead of a storage account."""
@@ -66,11 +66,12 @@ _DOCUMENT_TABLES = ["documents (name TEXT PRIMARY KEY, version INTEGER, content 
 
 
 class FileBlobs:
-    """Blobs in a SQLite file; a version is the digest of the content."""
+    """Blobs in a SQLite file, whose version is the digest of the content, and documents, whose version is a number."""
 
     def __init__(self, path: Path, folder: str) -> None:
         """Use *folder* as a prefix of the names in the file, which is created at the first write."""
         self._file = SqliteFile(path, _BLOB_TABLES, "blobs")
+        self._documents = SqliteFile(path, _DOCUMENT_TABLES, "documents")
         self._folder = folder
         self.url = f"{PREFIX}{path.name}/{folder}"
 
@@ -137,31 +138,21 @@ class FileBlobs:
         rows = await self._file.do(lambda opened: opened.execute(query, [len(key), key]).fetchall())
         return [row[0][len(self._key("")) :] for row in rows]
 
-    def _key(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+    async def read_all(self, name: str) -> Blob | None:
+        """Return the content of a document."""
+        return (
+            await self._documents.do(lambda opened: self._document(opened, name)) if self._documents.is_there else None
+        )
 
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
+        """Write a document if it still has *version*."""
+        return await self._documents.do(lambda opened: self._replace(opened, name, content, version))
 
-class FileDocuments:
-    """Documents in a SQLite file; a version is a number."""
-
-    def __init__(self, path: Path, folder: str) -> None:
-        """Use *folder* as a prefix of the names in the file, which is created at the first write."""
-        self._file = SqliteFile(path, _DOCUMENT_TABLES, "documents")
-        self._folder = folder
-
-    async def read(self, name: str) -> Document | None:
-        """Return the row's content."""
-        return await self._file.do(lambda opened: self._read(opened, name)) if self._file.is_there else None
-
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
-        """Write the row if it still has *version*."""
-        return await self._file.do(lambda opened: self._write(opened, name, content, version))
-
-    def _read(self, opened: sqlite3.Connection, name: str) -> Document | None:
+    def _document(self, opened: sqlite3.Connection, name: str) -> Blob | None:
         row = opened.execute("SELECT content, version FROM documents WHERE name = ?", [self._key(name)]).fetchone()
-        return None if row is None else Document(row[0], str(row[1]))
+        return None if row is None else Blob(row[0], str(row[1]))
 
-    def _write(self, opened: sqlite3.Connection, name: str, content: bytes, version: str | None) -> str:
+    def _replace(self, opened: sqlite3.Connection, name: str, content: bytes, version: str | None) -> str:
         if version is None:
             number = 1
             done = opened.execute("INSERT OR IGNORE INTO documents VALUES (?, 1, ?)", [self._key(name), content])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from shared.amqp.values import string
 from shared.message.message import Message
-from shared.stores.documents import Document
+from shared.stores.blobs import Blob
 from tests.chained import arrived, carried, chainer, linked, order, store_settings, verifier
 
 APP = store_settings(Path(tempfile.gettempdir()) / "unused.db")
@@ -26,13 +26,13 @@ class InMemory:
     def __init__(self) -> None:
         self.kept: dict[Any, Any] = {}
 
-    async def read(self, name: str) -> Any:
+    async def read_all(self, name: str) -> Any:
         return self.kept.get(name)
 
-    async def write(self, name: str, content: bytes, version: str | None) -> Any:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> Any:
         known = self.kept.get(name)
         assert (known.version if known else None) == version
-        self.kept[name] = Document(content, str(int(version or 0) + 1))
+        self.kept[name] = Blob(content, str(int(version or 0) + 1))
         return self.kept[name].version
 
 

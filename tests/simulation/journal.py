@@ -9,7 +9,7 @@ from host.checkpoints import Partition
 from shared.errors import TargetUnavailable
 from shared.journal.sink import Stream
 from shared.stores.blobs import Blob, Listed, Listing, Tail, TooLarge, Unchanged
-from shared.stores.documents import Changed, Document
+from shared.stores.documents import Changed
 from shared.stores.host_checkpoints import HostCheckpoint
 from tests.simulation.faults import LONGEST_SECONDS, Effect, Operation
 from tests.simulation.hub_source import HubSource
@@ -28,7 +28,7 @@ class Stored:
     """What editors and readers of hubs have stored."""
 
     blobs: dict[str, bytes] = field(default_factory=dict)
-    documents: dict[str, Document] = field(default_factory=dict)
+    documents: dict[str, Blob] = field(default_factory=dict)
     read_to: dict[tuple[str, str], HostCheckpoint] = field(default_factory=dict)
     """Where a reader goes on, by hub and partition."""
 
@@ -157,12 +157,12 @@ class SimulatedCheckpoints(_Account):
 class SimulatedDocuments(_Account):
     """The store of an editor that writes what it has read."""
 
-    async def read(self, name: str) -> Document | None:
+    async def read_all(self, name: str) -> Blob | None:
         """Return a document, None if missing."""
         await self._read(f"store {name}")
         return self._world.stored.documents.get(name)
 
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
         """Replace *version*, None for a new document, and return the new version; raises Changed."""
         documents, new = self._world.stored.documents, str(int(version or 0) + 1)
 
@@ -170,7 +170,7 @@ class SimulatedDocuments(_Account):
             found = documents.get(name)
             if (None if found is None else found.version) != version:
                 raise Changed(name)
-            documents[name] = Document(content, new)
+            documents[name] = Blob(content, new)
 
         await self._write(f"store {name}", replace)
         return new

@@ -188,7 +188,7 @@ class Sequences:
                 if progress.number > before.number:
                     content = progress.encode(max(WINDOW, 2 * count))
                     try:
-                        version = await self._documents.write(self._name(sequence), content, version)
+                        version = await self._documents.write_version(self._name(sequence), content, version)
                     except Changed:
                         continue
                 self._known[sequence] = progress, version
@@ -200,7 +200,7 @@ class Sequences:
     async def read(self, sequence: str) -> tuple[Progress, str | None]:
         """Return the state of a sequence and its version, None for a new sequence."""
         name = self._name(sequence)
-        document = await self._documents.read(name)
+        document = await self._documents.read_all(name)
         if document is None:
             return Progress(), None
         try:

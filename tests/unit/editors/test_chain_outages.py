@@ -36,20 +36,20 @@ class Away:
         self._documents = documents
         self.reads, self.writes, self.answers, self.changes = reads, writes, answers, changes
 
-    async def read(self, name: str) -> Any:
+    async def read_all(self, name: str) -> Any:
         if self.reads:
             self.reads -= 1
             raise TargetUnavailable("store: away")
-        return await self._documents.read(name)
+        return await self._documents.read_all(name)
 
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
         if self.writes:
             self.writes -= 1
             raise TargetUnavailable("store: away")
         if self.changes:
             self.changes -= 1
             raise Changed("store: changed")
-        written = await self._documents.write(name, content, version)
+        written = await self._documents.write_version(name, content, version)
         if self.answers:
             self.answers -= 1
             raise TargetUnavailable("store: no answer")

@@ -17,7 +17,8 @@ from shared.losses.journal_tail import JournalTail
 from shared.losses.numbers import Gap, Held
 from shared.losses.report import Found, blob_name
 from shared.losses.watch import DeadLetters, LossWatch, Place, Seen
-from shared.stores.documents import Changed, Document
+from shared.stores.blobs import Blob
+from shared.stores.documents import Changed
 from tests.memory_sink import SharedSink
 
 NOW = datetime(2026, 11, 23, 10, 58, 30, tzinfo=UTC)
@@ -66,11 +67,11 @@ class Kept:
     def __init__(self) -> None:
         self.content: dict[str, tuple[bytes, int]] = {}
 
-    async def read(self, name: str) -> Document | None:
+    async def read_all(self, name: str) -> Blob | None:
         found = self.content.get(name)
-        return None if found is None else Document(found[0], str(found[1]))
+        return None if found is None else Blob(found[0], str(found[1]))
 
-    async def write(self, name: str, content: bytes, version: str | None) -> str:
+    async def write_version(self, name: str, content: bytes, version: str | None) -> str:
         present = self.content.get(name)
         if version != (None if present is None else str(present[1])):
             raise Changed("another instance")

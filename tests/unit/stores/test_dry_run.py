@@ -10,7 +10,7 @@ import pytest
 from shared.stores.blobs import Blob, TooLarge, Unchanged
 from shared.stores.documents import Changed
 from shared.stores.dry_run import DryRunBlobs, DryRunDocuments
-from shared.stores.sqlite_stores import FileBlobs, FileDocuments
+from shared.stores.sqlite_stores import FileBlobs
 
 
 @pytest.fixture
@@ -21,20 +21,20 @@ def run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
 def test_documents_are_as_they_would_be_and_stay_as_they_are(
     run: Callable[[Coroutine[Any, Any, Any]], Any], tmp_path: Path
 ) -> None:
-    kept = FileDocuments(tmp_path / "kept.db", "folder")
-    version = run(kept.write("a", b"1", None))
+    kept = FileBlobs(tmp_path / "kept.db", "folder")
+    version = run(kept.write_version("a", b"1", None))
     dry_run = DryRunDocuments(kept)
-    assert run(dry_run.read("a")).content == b"1"
+    assert run(dry_run.read_all("a")).content == b"1"
     for stale in (None, "7"):
         with pytest.raises(Changed):
-            run(dry_run.write("a", b"2", stale))
-    new = run(dry_run.write("a", b"2", version))
+            run(dry_run.write_version("a", b"2", stale))
+    new = run(dry_run.write_version("a", b"2", version))
     with pytest.raises(Changed):
-        run(dry_run.write("a", b"3", version))
-    assert new != run(dry_run.write("a", b"3", new))
-    first = run(dry_run.write("b", b"4", None))
-    assert (run(dry_run.read("a")).content, run(dry_run.read("b"))) == (b"3", (b"4", first))
-    assert (run(kept.read("a")), run(kept.read("b"))) == ((b"1", version), None)
+        run(dry_run.write_version("a", b"3", version))
+    assert new != run(dry_run.write_version("a", b"3", new))
+    first = run(dry_run.write_version("b", b"4", None))
+    assert (run(dry_run.read_all("a")).content, run(dry_run.read_all("b"))) == (b"3", (b"4", first))
+    assert (run(kept.read_all("a")), run(kept.read_all("b"))) == ((b"1", version), None)
 
 
 def test_blobs_are_as_they_would_be_and_stay_as_they_are(
@@ -60,7 +60,7 @@ def test_blobs_are_as_they_would_be_and_stay_as_they_are(
 
 
 def test_reading_makes_no_file(run: Callable[[Coroutine[Any, Any, Any]], Any], tmp_path: Path) -> None:
-    blobs, documents = FileBlobs(tmp_path / "b.db", "folder"), FileDocuments(tmp_path / "d.db", "folder")
+    blobs = FileBlobs(tmp_path / "b.db", "folder")
     assert (run(blobs.read("a", limit=9)), run(blobs.names("")), run(blobs.tail("a", 0)).content) == (None, [], b"")
-    assert run(documents.read("a")) is None
+    assert run(blobs.read_all("a")) is None
     assert list(tmp_path.iterdir()) == []
