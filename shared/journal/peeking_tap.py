@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
 from shared.journal.tap import Tap
@@ -73,37 +74,34 @@ class _Mark(NamedTuple):
         return number is not None and number <= self.sequence_number and (enqueued or 0) > self.enqueued_time
 
 
+@dataclass
 class PeekingTap:
-    """A tap that a timer runs: it records every message that has come since the last run."""
+    """A tap that a timer runs: it passes to *tap* every message that has come to *origin* since the last run."""
 
-    def __init__(
-        self, tap: Tap, origin: Origin, open_peeker: Callable[[], AbstractAsyncContextManager[Peeker]], marks: Marks
-    ) -> None:
-        """Peek at the entity of *origin* and pass its messages to *tap*."""
-        self._tap = tap
-        self._origin = origin
-        self._open_peeker = open_peeker
-        self._marks = marks
-        self._mark: _Mark | None = None
+    tap: Tap
+    origin: Origin
+    open_peeker: Callable[[], AbstractAsyncContextManager[Peeker]]
+    marks: Marks
+    _mark: _Mark | None = field(default=None, init=False)
 
     async def look(self) -> int:
         """Peek until nothing new is there; return the number of messages. Raises TargetUnavailable, TargetRefused."""
         if self._mark is None:
-            self._mark = _Mark.read(await self._marks.read_mark(self._tap.name))
+            self._mark = _Mark.read(await self.marks.read_mark(self.tap.name))
         seen = 0
-        async with self._open_peeker() as peeker:
+        async with self.open_peeker() as peeker:
             if await self._is_recreated(peeker, self._mark):
                 text = "the entity was deleted and created again; the tap starts from its first message"
-                _LOGGER.warning("%s: %s/%s: %s", self._tap.name, self._origin.site, self._origin.entity, text)
+                _LOGGER.warning("%s: %s/%s: %s", self.tap.name, self.origin.site, self.origin.entity, text)
                 self._mark = _Mark()
             while messages := await peeker.peek(self._mark.sequence_number + 1, MESSAGES_AT_ONCE):
                 present = [message.content for message in messages if not message.is_scheduled]
-                await self._tap.see(present)
+                await self.tap.see(present)
                 mark = self._mark.after(messages)
                 if mark.sequence_number <= self._mark.sequence_number:
                     break
                 self._mark = mark
-                await self._marks.write_mark(self._tap.name, json.dumps(mark._asdict()).encode())
+                await self.marks.write_mark(self.tap.name, json.dumps(mark._asdict()).encode())
                 seen += len(present)
         return seen
 

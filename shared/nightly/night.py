@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 
 from shared.clock import Clock, SystemClock
@@ -46,24 +46,16 @@ def report(text: str, fields: Mapping[str, object], *, needs_attention: bool) ->
         raise AttentionNeeded(text)
 
 
+@dataclass(frozen=True)
 class Night:
-    """The nightly reconciliation of an app."""
+    """The nightly reconciliation of an app: without a *job*, it only watches for results of something else."""
 
-    def __init__(
-        self,
-        settings: NightlySettings,
-        job: ContainerJob | None,
-        telemetry: NightTelemetry,
-        *,
-        clock: Clock | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Start *job*; without one, only watch for results that something else produces."""
-        self._settings = settings
-        self._job = job
-        self._telemetry = telemetry
-        self._clock = clock or SystemClock()
-        self._sleep = sleep
+    settings: NightlySettings
+    job: ContainerJob | None
+    telemetry: NightTelemetry
+    _: KW_ONLY
+    clock: Clock = field(default_factory=SystemClock)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def look(self) -> None:
         """
@@ -73,8 +65,8 @@ class Night:
         are unavailable, TargetRefused if they deny access.
         """
         ready = timedelta(hours=READY.hour, minutes=READY.minute)
-        last = (self._clock.now().astimezone(UTC) - ready).date() - timedelta(days=1)
-        async with Results(self._settings.results) as results:
+        last = (self.clock.now().astimezone(UTC) - ready).date() - timedelta(days=1)
+        async with Results(self.settings.results) as results:
             try:
                 # Report a late result even though another day has begun.
                 await self._look_back(results, last - timedelta(days=1))
@@ -89,10 +81,10 @@ class Night:
     async def _look_at(self, results: Results, day: date) -> None:
         note = await results.note(day)
         if note is None and not isinstance(await self._read(results, day), Result):
-            if self._job is not None:
-                await self._start(results, self._job, day, Note(self._now()))
+            if self.job is not None:
+                await self._start(results, self.job, day, Note(self._now()))
                 return
-            if self._clock.now() < self._due(day):
+            if self.clock.now() < self._due(day):
                 return
         await self._follow(results, day, note or Note(self._now(), started=True))
 
@@ -124,7 +116,7 @@ class Night:
                 if attempts == len(_WAITS):
                     raise
                 wait = 0.0 if error.retry_after is None else error.retry_after.total_seconds()
-                await self._sleep(min(max(_WAITS[attempts], wait), _LONGEST_WAIT))
+                await self.sleep(min(max(_WAITS[attempts], wait), _LONGEST_WAIT))
                 attempts += 1
             else:
                 return False
@@ -134,11 +126,11 @@ class Night:
         if isinstance(result, Result):
             await self._report_result(results, day, note, result)
             return
-        if self._job is not None and not note.started:
-            if self._clock.now() - datetime.fromisoformat(note.claimed) >= STALE:
-                await self._start(results, self._job, day, replace(note, claimed=self._now()))
+        if self.job is not None and not note.started:
+            if self.clock.now() - datetime.fromisoformat(note.claimed) >= STALE:
+                await self._start(results, self.job, day, replace(note, claimed=self._now()))
             return
-        execution = None if self._job is None else await self._job.execution(day)
+        execution = None if self.job is None else await self.job.execution(day)
         if execution is not None and not execution.is_running:
             # It may have ended between the two requests.
             result = await self._read(results, day)
@@ -146,18 +138,16 @@ class Night:
                 await self._report_result(results, day, note, result)
                 return
             text = f"execution {execution.name} has status {execution.status} and wrote no result{_unreadable(result)}"
-            if self._job is not None and _AGAIN not in note.reported:
+            if self.job is not None and _AGAIN not in note.reported:
                 # It may have got no machine, or no image: that passes (microsoft/azure-container-apps 816, 1168).
                 _LOGGER.warning("nightly reconciliation of %s: %s; the job is started again", day, text)
                 again = replace(_with_reported(note, _AGAIN), claimed=self._now(), started=False)
-                await self._start(results, self._job, day, again)
+                await self._start(results, self.job, day, again)
                 return
             await self._report_missing(results, day, note, execution.name, text)
-        elif self._clock.now() >= max(self._due(day), self._fair_time(note)):
+        elif self.clock.now() >= max(self._due(day), self._fair_time(note)):
             job = "no execution" if execution is None else f"execution {execution.name} is running"
-            text = (
-                f"none by {self._settings.due:%H:%M} UTC{'' if self._job is None else f', {job}'}{_unreadable(result)}"
-            )
+            text = f"none by {self.settings.due:%H:%M} UTC{'' if self.job is None else f', {job}'}{_unreadable(result)}"
             await self._report_missing(results, day, note, "overdue", text)
 
     async def _report_result(self, results: Results, day: date, note: Note, result: Result) -> None:
@@ -166,8 +156,8 @@ class Night:
         verdict = WORDS[result.exit_code]
         for task, findings in result.findings.items():
             for kind, count in findings.items():
-                self._telemetry.finding(task, kind, count)
-        self._telemetry.night(verdict)
+                self.telemetry.finding(task, kind, count)
+        self.telemetry.night(verdict)
         fields = {
             "busway.night": day.isoformat(),
             "busway.verdict": verdict,
@@ -181,7 +171,7 @@ class Night:
     async def _report_missing(self, results: Results, day: date, note: Note, key: str, text: str) -> None:
         if key in note.reported or await results.save(day, _with_reported(note, key)) is None:
             return
-        self._telemetry.night(NO_RESULT)
+        self.telemetry.night(NO_RESULT)
         message = f"nightly reconciliation of {day}: {NO_RESULT}: {text}"
         fields = {"busway.night": day.isoformat(), "busway.verdict": NO_RESULT}
         _LOGGER.error("%s. %s", message, json.dumps(fields), extra=fields)
@@ -195,18 +185,18 @@ class Night:
             return error
 
     def _due(self, day: date) -> datetime:
-        return datetime.combine(day + timedelta(days=1), self._settings.due, UTC)
+        return datetime.combine(day + timedelta(days=1), self.settings.due, UTC)
 
     def _fair_time(self, note: Note) -> datetime:
         """Return when a job that was started late is overdue: after the same time as one that was started on time."""
-        if self._job is None:
+        if self.job is None:
             return datetime.fromisoformat(note.claimed)
-        whole = timedelta(hours=self._settings.due.hour, minutes=self._settings.due.minute)
+        whole = timedelta(hours=self.settings.due.hour, minutes=self.settings.due.minute)
         ready = timedelta(hours=READY.hour, minutes=READY.minute)
         return datetime.fromisoformat(note.claimed) + whole - ready
 
     def _now(self) -> str:
-        return self._clock.now().astimezone(UTC).isoformat(timespec="seconds")
+        return self.clock.now().astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _with_reported(note: Note, key: str) -> Note:
