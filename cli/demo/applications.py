@@ -26,6 +26,8 @@ from cli.demo.messages import Pattern, Sample
 from cli.demo.observations import APPLICATION, AUXILIARY, EVENTS, JOBS, PAYMENTS, Observations, Place, Receipt
 from cli.property_types import sdk_form
 from cli.signals import together
+from shared.ends.namespace import Namespace
+from shared.ends.service_bus.clients import client_of
 from shared.ends.service_bus.output import ServiceBusOutput
 from shared.errors import TargetUnavailable
 from shared.message.arrival import Origin
@@ -45,6 +47,11 @@ _SESSIONS_AT_ONCE = 8
 # Without prefetch the SDK releases messages that arrive between two calls, and the next call may get a later one first.
 _PREFETCHED = 50
 _COUNTED = 10
+_RETRIES = 3  # as many as the SDK makes
+
+
+def _client(connection_string: str) -> ServiceBusClient:
+    return client_of(Namespace("", connection_string), retries=_RETRIES)
 
 
 @dataclass
@@ -58,7 +65,7 @@ class Consumers:
     async def run(self) -> None:
         """Receive until cancelled; raises TargetUnavailable if the broker fails."""
         try:
-            async with ServiceBusClient.from_connection_string(self.connection_string) as client:
+            async with _client(self.connection_string) as client:
                 payments = client.get_subscription_receiver(Pattern.ACTIVE_PASSIVE, APPLICATION)
                 await together(
                     *(self._take_sessions(client) for _ in range(_SESSIONS_AT_ONCE)),
@@ -143,10 +150,10 @@ async def feed(
     where = f"{samples[0].site}/{samples[0].pattern}"
     loop = asyncio.get_running_loop()
     try:
-        output = ServiceBusOutput(samples[0].site, lambda: ServiceBusClient.from_connection_string(connection_string))
+        output = ServiceBusOutput(samples[0].site, lambda: _client(connection_string))
         async with (
             AsyncExitStack() as opened,
-            ServiceBusClient.from_connection_string(connection_string) as client,
+            _client(connection_string) as client,
             # The SDK's two kinds of sender differ only in the name of this argument.
             client.get_queue_sender(samples[0].pattern) as sender,
         ):

@@ -19,6 +19,7 @@ from busway_clients.endpoints.cache import EndpointCache
 from busway_clients.endpoints.endpoint import Endpoint
 from busway_clients.endpoints.file import FileSource
 from cli.failover.drill.observations import Delivery, Observations
+from shared.ends.namespace import tls
 from shared.tasks.failover import RECEIVE, SEND
 
 TOPIC = "orders"
@@ -113,7 +114,7 @@ class Applications:
 
     def _connect(self, endpoint: Endpoint) -> ServiceBusClient:
         return ServiceBusClient.from_connection_string(
-            self.connection_strings[_site(endpoint)], retry_total=1, retry_backoff_factor=0.1
+            self.connection_strings[_site(endpoint)], retry_total=1, retry_backoff_factor=0.1, ssl_context=tls()
         )
 
 

@@ -25,4 +25,6 @@ def consumer_of(namespace: Namespace, hub: str, group: str, identity: Any) -> "E
     """Return a client that reads *hub* as the consumer *group*; *identity* is the caller's, for a host name."""
     from azure.eventhub.aio import EventHubConsumerClient
 
-    return namespace.open(EventHubConsumerClient, eventhub_name=hub, consumer_group=group, identity=identity)
+    return namespace.open(
+        EventHubConsumerClient, eventhub_name=hub, consumer_group=group, identity=identity, ssl_context=tls()
+    )
