@@ -29,7 +29,6 @@ OPENS = {
     "shared/access/identity.py": "the app's identity",
     "shared/ends/storage_queue/clients.py": "checks a connection string",
     "shared/stores/storage_account.py": "likewise",
-    "cli/demo/applications.py": "the applications of the demo, which open the SDK themselves",
     "cli/failover/drill/applications.py": "an application of the drill, likewise",
 }
 _OPENERS = {"from_connection_string", "DefaultAzureCredential"}
