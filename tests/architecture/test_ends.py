@@ -29,7 +29,7 @@ OPENS = {
     "shared/access/identity.py": "the app's identity",
     "shared/ends/storage_queue/clients.py": "checks a connection string",
     "shared/stores/storage_account.py": "likewise",
-    "cli/failover/drill/applications.py": "an application of the drill, likewise",
+    "cli/failover/drill/applications.py": "an application of the drill, which opens the SDK itself",
 }
 _OPENERS = {"from_connection_string", "DefaultAzureCredential"}
 _KINDS = names()
