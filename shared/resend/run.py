@@ -345,6 +345,8 @@ class Run:
         """Leave messages for a *reason*, and those behind them in their sessions."""
         left = set(keys)
         for key in keys:
+            if key in self.result.left:
+                continue  # it is behind one that is left for another reason
             later = [each for each in self._agenda.behind(key) if each not in left]
             self._leave([key], reason)
             self._leave(later, f"held back: it is behind {what} of its session")

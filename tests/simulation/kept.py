@@ -13,6 +13,10 @@ KEPT = {
         581883,
         None,
     ): "the record of a result took longer than a lock, and the reject of another target was sent after it",
+    (
+        928757,
+        None,
+    ): "a message that was locked at the target was behind one that was unclear: the run ended with a fault",
 }
 """
 Why they failed, by their seeds and topologies (None: the one that the seed draws).

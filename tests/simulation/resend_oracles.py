@@ -23,7 +23,7 @@ def objections(world: ResendWorld) -> Iterator[str]:
     yield from _order(world)
     yield from _reports(world)
     # What a run has scheduled stays until its number is known and in the ledger: the next look at the target finds it.
-    steps = "(manage)", "(record)", "kill", "site unreachable"
+    steps = "(manage)", "(record)", "kill", "site unreachable", "target disabled"
     interrupted = sum(count for what, count in world.faults.injected.items() if any(step in what for step in steps))
     # A mark stays while something is not clear that its run has sent.
     last = world.reports[-1].result.left.values() if world.reports else ()
